@@ -1,0 +1,1 @@
+"""Collectives for arrays on GPUs, built from MPI point-to-point messages."""

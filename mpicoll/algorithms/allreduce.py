@@ -1,0 +1,125 @@
+"""Allreduce: all vectors are combined, every rank gets the result."""
+
+from functools import partial
+
+from mpicoll.algorithms import phases
+from mpicoll.algorithms.registry import algorithm
+from mpicoll.schedule.ir import Copy, Recv, Reduce, Schedule, Scratch, Send, inp, out, step
+from mpicoll.schedule.patterns import fold, others
+
+allreduce = partial(algorithm, "allreduce", verified=False)
+
+
+@allreduce(cost="2*α + 2*(p-2)*o + 2*(p-1)*n*β + λ + (p-1)*n*γ", reference="folklore", ordered=True)
+def linear(rank: int, size: int) -> Schedule:
+    """Everybody sends to rank 0, which combines all and sends the result to everybody.
+
+    Two rounds; rank 0's link carries 2(p-1) vectors: a reference, seldom the best.
+    """
+    tmp = Scratch()
+    if size == 1:
+        return Schedule.of([step(Copy(out(0), inp(0)))], 1)
+    if rank:
+        return Schedule.of([step(Send(inp(0), 0)), step(Recv(out(0), 0))], 1)
+    received = [(q, tmp.take(0)) for q in range(1, size)]
+    operands = (inp(0), *(cells for _, cells in received))
+    collect = step([Recv(cells, q) for q, cells in received], Reduce(out(0), operands))
+    return Schedule.of([collect, step(Send(out(0), q) for q in range(1, size))], 1, tmp)
+
+
+@allreduce(cost="2*q*(α + n*β) + q*(λ + n*γ)", reference="folklore", ordered=True)
+def binomial(rank: int, size: int) -> Schedule:
+    """Combine up a binomial tree to rank 0, then send the result down it.
+
+    2 log2 p rounds with the fewest messages; recursive doubling needs half the rounds.
+    """
+    tmp = Scratch()
+    up = phases.binomial_reduce(rank, size, 0, inp(0), out(0) if rank == 0 else None, tmp)
+    return Schedule.of(up + phases.binomial_bcast(rank, size, 0, out(0)), 1, tmp)
+
+
+@allreduce(
+    cost="2*(p-1)*α + (p-1)*λ + 2*(p-1)/p*n*β + (p-1)/p*n*γ/s + (s-1)*o",
+    reference="Patarasuk, Yuan 2009",
+)
+def ring(rank: int, size: int) -> Schedule:
+    """Reduce-scatter around a ring, then allgather around it.
+
+    Bandwidth-optimal with one neighbour to talk to; 2(p-1) rounds: long vectors.
+    """
+    tmp = Scratch()
+    blocks = range(size)
+    steps = phases.ring_reduce_scatter(rank, size, inp(blocks), out(rank), tmp)
+    return Schedule.of(steps + phases.ring_allgather(rank, size, out), size, tmp)
+
+
+@allreduce(
+    cost="(lg+2*r)*α + (lg+r)*λ + (lg+2*r)*n*β + (lg+r)*n*γ",
+    reference="Thakur, Rabenseifner, Gropp 2005",
+    ordered=True,
+)
+def recursive_doubling(rank: int, size: int) -> Schedule:
+    """Partners 1, 2, 4, ... away exchange whole vectors; ranks above a power of two fold in and out.
+
+    log2 p rounds: short vectors.
+    """
+    tmp = Scratch()
+    return Schedule.of(phases.doubling_allreduce(rank, size, inp(0), out(0), tmp), 1, tmp)
+
+
+@allreduce(
+    cost="2*lg*α + lg*λ + 2*(p-1)/p*n*β + (p-1)/p*n*γ + r*(2*α + λ + 2*n*β + n*γ)",
+    reference="Rabenseifner 2004; Thakur, Rabenseifner, Gropp 2005",
+    ordered=True,
+)
+def reduce_scatter_allgather(rank: int, size: int) -> Schedule:
+    """Reduce-scatter by halving, then allgather by doubling (Rabenseifner).
+
+    Bandwidth-optimal in 2 log2 p rounds for powers of two: middle and long vectors.
+    """
+    tmp = Scratch()
+    folded = fold(rank, size)
+    blocks = range(1 << folded.bits)
+    if size == 1:
+        return Schedule.of([step(Copy(out(blocks), inp(blocks)))], 1)
+    steps, held = phases.fold_in(folded, inp(blocks), out(blocks), tmp)
+    if folded.index is not None:
+        steps += phases.halving_reduce_scatter(folded, held, out(blocks), tmp)
+        steps += phases.doubling_allgather(folded, out(blocks))
+    return Schedule.of(steps + phases.fold_out(folded, out(blocks)), len(blocks), tmp)
+
+
+@allreduce(
+    cost="α + (p-2)*o + (p-1)*n*β + λ + (p-1)*n*γ",
+    reference="all-to-all exchange with a local sum",
+    ordered=True,
+)
+def one_shot(rank: int, size: int) -> Schedule:
+    """Everybody sends everything to everybody and combines p vectors in one fused reduction.
+
+    One round and one reduction, in rank order: short vectors where all pairs are one hop apart.
+    """
+    tmp = Scratch()
+    if size == 1:
+        return Schedule.of([step(Copy(out(0), inp(0)))], 1)
+    operands = {q: inp(0) if q == rank else tmp.take(0) for q in range(size)}
+    sends = [Send(inp(0), q) for q in others(rank, size)]
+    receives = [Recv(operands[q], q) for q in reversed(others(rank, size))]
+    return Schedule.of([step(receives, sends, Reduce(out(0), tuple(operands.values())))], 1, tmp)
+
+
+@allreduce(
+    cost="2*(α + (p-2)*o) + 2*(p-1)/p*n*β + λ + (p-1)/p*n*γ",
+    reference="direct reduce-scatter and allgather",
+    ordered=True,
+)
+def two_shot(rank: int, size: int) -> Schedule:
+    """Send each rank its block, combine p blocks in one fused reduction, send the result to all.
+
+    Bandwidth-optimal in two rounds, in rank order: middle vectors where all pairs are one hop apart.
+    """
+    tmp = Scratch()
+    if size == 1:
+        return Schedule.of([step(Copy(out(0), inp(0)))], 1)
+    steps = phases.all_pairs_reduce_scatter(rank, size, tmp)
+    return Schedule.of([*steps, phases.all_pairs_allgather(rank, size, out(rank))], size, tmp)

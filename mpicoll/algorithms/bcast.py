@@ -1,0 +1,79 @@
+"""Bcast: the root's vector goes to every rank; input and output are one buffer."""
+
+from functools import partial
+
+from mpicoll.algorithms import phases
+from mpicoll.algorithms.registry import algorithm
+from mpicoll.schedule.ir import Recv, Schedule, Send, out, step
+from mpicoll.schedule.patterns import double_tree
+
+bcast = partial(algorithm, "bcast", verified=False)
+
+
+@bcast(cost="α + (p-2)*o + (p-1)*n*β", reference="folklore")
+def linear(rank: int, size: int, root: int) -> Schedule:
+    """The root sends everything to everybody.
+
+    One round; the root's link carries the vector p-1 times: for few ranks or tiny vectors.
+    """
+    if rank != root:
+        return Schedule.of([step(Recv(out(0), root))], 1)
+    return Schedule.of([step(Send(out(0), (root + k) % size) for k in range(1, size))], 1)
+
+
+@bcast(cost="q*(α + n*β)", reference="Thakur, Rabenseifner, Gropp 2005")
+def binomial(rank: int, size: int, root: int) -> Schedule:
+    """Every rank that has the vector passes it on: 1, 2, 4, ... ranks have it.
+
+    ceil(log2 p) rounds: short vectors on many ranks.
+    """
+    return Schedule.of(phases.binomial_bcast(rank, size, root, out(0)), 1)
+
+
+@bcast(cost="(p-2+s)*(α + n/s*β)", reference="chain; pipelined by segments")
+def ring(rank: int, size: int, root: int) -> Schedule:
+    """The vector passes along a chain; cut into segments, all links work at once.
+
+    Approaches one vector's time on a link for any p: long vectors.
+    """
+    return Schedule.of(phases.chain_bcast(rank, size, root, out(0)), 1)
+
+
+@bcast(cost="(q+p-1)*α + 2*(p-1)/p*n*β", reference="van de Geijn; Thakur, Rabenseifner, Gropp 2005")
+def scatter_allgather(rank: int, size: int, root: int) -> Schedule:
+    """Scatter p blocks down a binomial tree, then pass each around a ring.
+
+    Every link carries twice the vector at most, whatever p: long vectors on many ranks.
+    """
+    rel = phases.relative(rank, size, root)
+    span = len(phases.subtree(rank, size, root))  # block j belongs to the j-th rank after the root
+    spread = phases.scatter_ranges(rank, size, root, out(range(rel, rel + span)))
+    around = phases.ring_allgather(rel, size, out, name=lambda q: phases.absolute(q, size, root))
+    return Schedule.of(spread + around, size)
+
+
+@bcast(cost="(2*q+2*s-2)*(α + n/(2*s)*β)", reference="Sanders, Speck, Träff 2009")
+def double_binary_tree(rank: int, size: int, root: int) -> Schedule:
+    """Half of the vector goes down each of two binary trees; who is inner in one is a leaf in the other.
+
+    All links are used in both directions and the depth is log2 p: long vectors on many ranks.
+    """
+    if rank == root:
+        if size == 1:
+            return Schedule.of([], 2)
+        tops = [
+            next(n for n in range(size - 1) if double_tree(n, size - 1)[tree].parent is None) for tree in (0, 1)
+        ]
+        sends = [Send(out(tree), phases.absolute(top + 1, size, root)) for tree, top in enumerate(tops)]
+        return Schedule.of([step(one) for one in sends], 2)
+    node = phases.relative(rank, size, root) - 1
+    places = double_tree(node, size - 1)
+
+    def rank_of(n: int | None) -> int:
+        return root if n is None else phases.absolute(n + 1, size, root)
+
+    # the half that this rank passes on comes first, or two ranks could wait for each other
+    inner, leaf = (1, 0) if places[1].children else (0, 1)
+    first = Recv(out(inner), rank_of(places[inner].parent))
+    passes = [Send(out(inner), rank_of(c)) for c in places[inner].children]
+    return Schedule.of([step(first), step(passes, Recv(out(leaf), rank_of(places[leaf].parent)))], 2)

@@ -1,0 +1,196 @@
+"""Runs all ranks' programs on symbols: every send synchronous, every hazard an error."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mpicoll.analysis.values import Values
+from mpicoll.errors import ScheduleError
+from mpicoll.schedule.ir import Reduce, Ref, block_ids
+from mpicoll.schedule.program import Key, Launch, Program, Start, Sync, Transfer, Wait, Work
+
+
+@dataclass
+class Rank:
+    """One rank: its memory, what is pending on it, and how far its program has come."""
+
+    number: int
+    program: Program
+    memory: dict[Key, int]
+    position: int = 0
+    receiving: dict[Key, int] = field(default_factory=dict)
+    sending: dict[Key, set[int]] = field(default_factory=lambda: defaultdict(set))
+    read_by: dict[Key, int] = field(default_factory=dict)
+    written_by: dict[Key, int] = field(default_factory=dict)
+    synced: int = -1
+    done: set[int] = field(default_factory=set)
+
+    def fail(self, step: int, what: str) -> ScheduleError:
+        """Make an error that says where."""
+        return ScheduleError(f"rank {self.number}, step {step}: {what}")
+
+
+#: called after each instruction of a rank
+Observer = Callable[[Rank], None]
+
+
+def run(
+    programs: list[Program], memories: list[dict[Key, int]], values: Values, observe: Observer | None = None
+) -> list[Rank]:
+    """Run the programs to their end; raises ScheduleError on any race, mismatch or deadlock."""
+    machine = _Machine([Rank(r, p, m) for r, (p, m) in enumerate(zip(programs, memories, strict=True))], values)
+    ready = deque(machine.ranks)
+    while ready:
+        rank = ready.popleft()
+        while machine.advance(rank):
+            if observe:
+                observe(rank)
+        ready += machine.woken
+        machine.woken.clear()
+    machine.check_finished()
+    return machine.ranks
+
+
+class _Machine:
+    def __init__(self, ranks: list[Rank], values: Values) -> None:
+        self.ranks, self.values = ranks, values
+        self.posted: dict[tuple[int, int, int, int], tuple[Rank, int]] = {}
+        self.woken: list[Rank] = []
+
+    def advance(self, rank: Rank) -> bool:
+        """Do one instruction; False if it has to wait or there is none."""
+        instructions = rank.program.instructions
+        if rank.position >= len(instructions):
+            return False
+        match instructions[rank.position]:
+            case Start(transfers):
+                for t in transfers:
+                    self._check_start(rank, rank.program.transfers[t])
+                    self._mark_start(rank, t)
+                for t in transfers:
+                    self._post(rank, t)
+            case Wait(transfers):
+                if not rank.done.issuperset(transfers):
+                    return False
+                for t in transfers:
+                    self._unmark(rank, t)
+            case Launch(work):
+                self._launch(rank, work)
+            case Sync(work):
+                rank.synced = max(rank.synced, work)
+        rank.position += 1
+        return True
+
+    def check_finished(self) -> None:
+        """Raise if a rank is stuck or a message was never received."""
+        for rank in self.ranks:
+            if rank.position < len(rank.program.instructions):
+                stuck = rank.program.instructions[rank.position]
+                assert isinstance(stuck, Wait)
+                t = rank.program.transfers[min(set(stuck.transfers) - rank.done)]
+                verb = "sends {} to" if t.sends else "receives {} from"
+                what = verb.format(t.ref)
+                raise rank.fail(t.step, f"deadlock: {what} rank {t.peer}, which never matches it")
+
+    def _check_start(self, rank: Rank, transfer: Transfer) -> None:
+        for key in rank.program.keys(transfer.ref, transfer.segment):
+            name, step = f"{key[0]}[{key[2]}]", transfer.step
+            if key in rank.receiving:
+                raise rank.fail(step, f"race: {name} is still being received")
+            if rank.written_by.get(key, -1) > rank.synced:
+                raise rank.fail(step, f"race: {name} is still being computed")
+            if transfer.sends and key not in rank.memory:
+                raise rank.fail(step, f"sends {name} before it has a value")
+            if not transfer.sends:
+                self._check_write(rank, key, step)
+                if rank.read_by.get(key, -1) > rank.synced:
+                    raise rank.fail(step, f"race: {name} is still being read by a reduction")
+
+    def _check_write(self, rank: Rank, key: Key, step: int) -> None:
+        if key[0] == "input":
+            raise rank.fail(step, f"writes input[{key[2]}]")
+        if rank.sending.get(key):
+            raise rank.fail(step, f"race: {key[0]}[{key[2]}] is still being sent")
+
+    def _mark_start(self, rank: Rank, t: int) -> None:
+        transfer = rank.program.transfers[t]
+        for key in rank.program.keys(transfer.ref, transfer.segment):
+            if transfer.sends:
+                rank.sending[key].add(t)
+            else:
+                rank.receiving[key] = t
+
+    def _unmark(self, rank: Rank, t: int) -> None:
+        transfer = rank.program.transfers[t]
+        for key in rank.program.keys(transfer.ref, transfer.segment):
+            if transfer.sends:
+                rank.sending[key].discard(t)
+            else:
+                rank.receiving.pop(key, None)
+
+    def _post(self, rank: Rank, t: int) -> None:
+        transfer = rank.program.transfers[t]
+        if not 0 <= transfer.peer < len(self.ranks) or transfer.peer == rank.number:
+            raise rank.fail(transfer.step, f"peer {transfer.peer} is not another rank")
+        pair = (rank.number, transfer.peer) if transfer.sends else (transfer.peer, rank.number)
+        name = (*pair, transfer.segment, transfer.number)
+        other = self.posted.pop(name, None)
+        if other is None:
+            self.posted[name] = (rank, t)
+        elif other[0] is rank:
+            raise rank.fail(transfer.step, f"posts message {transfer.number} with rank {transfer.peer} twice")
+        else:
+            sender, receiver = ((rank, t), other) if transfer.sends else (other, (rank, t))
+            self._deliver(*sender, *receiver)
+
+    def _deliver(self, sender: Rank, s: int, receiver: Rank, r: int) -> None:
+        sent, got = sender.program.transfers[s], receiver.program.transfers[r]
+        ids, expected = block_ids(sent.ref, sender.program.schedule), block_ids(got.ref, receiver.program.schedule)
+        if ids != expected:
+            raise receiver.fail(got.step, f"expects blocks {list(expected)}, rank {sender.number} sends {list(ids)}")
+        sources = sender.program.keys(sent.ref, sent.segment)
+        for key, source, block in zip(receiver.program.keys(got.ref, got.segment), sources, ids, strict=True):
+            self._store(receiver, key, sender.memory[source], block, got.step)
+        for rank, t in ((sender, s), (receiver, r)):
+            rank.done.add(t)
+            self.woken.append(rank)
+
+    def _store(self, rank: Rank, key: Key, value: int, block: int, step: int) -> None:
+        if self.values[value].block != block:
+            raise rank.fail(step, f"puts block {self.values[value].block} into {key[0]}[{key[2]}]")
+        rank.memory[key] = value
+
+    def _launch(self, rank: Rank, number: int) -> None:
+        work = rank.program.works[number]
+        operation = work.operation
+        sources = operation.sources if isinstance(operation, Reduce) else (operation.source,)
+        columns = [self._read(rank, ref, work, number) for ref in sources]
+        targets = rank.program.keys(operation.target, work.segment)
+        ids = block_ids(operation.target, rank.program.schedule)
+        if any(len(column) != len(targets) for column in columns):
+            raise rank.fail(work.step, f"{operation}: sources and target differ in length")
+        results = []
+        for operands in zip(*columns, strict=True):
+            try:
+                results.append(self.values.combine(list(operands)))
+            except ValueError as error:
+                raise rank.fail(work.step, f"{operation}: {error}") from None
+        for key, value, block in zip(targets, results, ids, strict=True):
+            if key in rank.receiving:
+                raise rank.fail(work.step, f"race: {key[0]}[{key[2]}] is still being received")
+            self._check_write(rank, key, work.step)
+            self._store(rank, key, value, block, work.step)
+            rank.written_by[key] = number
+
+    def _read(self, rank: Rank, ref: Ref, work: Work, number: int) -> list[int]:
+        column = []
+        for key in rank.program.keys(ref, work.segment):
+            if key in rank.receiving:
+                raise rank.fail(work.step, f"race: {key[0]}[{key[2]}] is still being received")
+            if key not in rank.memory:
+                raise rank.fail(work.step, f"uses {key[0]}[{key[2]}] before it has a value")
+            rank.read_by[key] = number
+            column.append(rank.memory[key])
+        return column

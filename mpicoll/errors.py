@@ -1,0 +1,19 @@
+"""The exception types of mpicoll, and nothing else."""
+
+__all__ = ["MismatchError", "ScheduleError", "StalledError", "UnsupportedError"]
+
+
+class ScheduleError(ValueError):
+    """A schedule does not do what its collective promises, or could race or deadlock."""
+
+
+class UnsupportedError(NotImplementedError):
+    """The request is well formed, but this algorithm, operator or array kind cannot serve it."""
+
+
+class MismatchError(RuntimeError):
+    """Ranks that should agree (on settings or on a call) do not."""
+
+
+class StalledError(TimeoutError):
+    """A collective made no progress within the time limit."""

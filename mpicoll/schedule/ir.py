@@ -1,0 +1,184 @@
+"""The vocabulary of schedules: references to blocks, the four verbs, steps.
+
+A *block* is one rank's part of a collective's vector, named by its id (an integer, the
+same on all ranks).  A schedule refers to blocks in three buffers: `input` and `output`
+(where a cell *is* the block with its id) and `scratch` (numbered cells, each declared
+with the id of the block that it is sized for).  Bytes, dtypes and addresses are bound
+when a schedule runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Cells of one buffer, in the order in which a message carries them."""
+
+    buffer: str
+    cells: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __iter__(self) -> Iterator[Ref]:
+        return (Ref(self.buffer, (cell,)) for cell in self.cells)
+
+    def __getitem__(self, which: int | slice) -> Ref:
+        got = self.cells[which]
+        return Ref(self.buffer, got if isinstance(got, tuple) else (got,))
+
+    def __add__(self, other: Ref) -> Ref:
+        if other.buffer != self.buffer:
+            raise ValueError(f"cannot join cells of {self.buffer} and {other.buffer}")
+        return Ref(self.buffer, self.cells + other.cells)
+
+    def __str__(self) -> str:
+        return f"{self.buffer}[{_ranges(self.cells)}]"
+
+
+def inp(ids: int | Iterable[int]) -> Ref:
+    """Refer to blocks of this rank's input."""
+    return Ref("input", _ids(ids))
+
+
+def out(ids: int | Iterable[int]) -> Ref:
+    """Refer to blocks of this rank's output."""
+    return Ref("output", _ids(ids))
+
+
+class Scratch:
+    """Hands out scratch cells while an algorithm is being written."""
+
+    def __init__(self) -> None:
+        """Start with no cells."""
+        self.ids: list[int] = []
+
+    def take(self, ids: int | Iterable[int]) -> Ref:
+        """Return new cells, next to each other, sized for the blocks with these ids."""
+        wanted = _ids(ids)
+        first = len(self.ids)
+        self.ids += wanted
+        return Ref("scratch", tuple(range(first, first + len(wanted))))
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send the cells, in order, as one message to a peer."""
+
+    source: Ref
+    peer: int
+
+    def __str__(self) -> str:
+        return f"send {self.source} to {self.peer}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recv:
+    """Receive one message from a peer into the cells, in order."""
+
+    target: Ref
+    peer: int
+
+    def __str__(self) -> str:
+        return f"recv {self.target} from {self.peer}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Combine the sources, in operand order, into the target (which may be one of them)."""
+
+    target: Ref
+    sources: tuple[Ref, ...]
+
+    def __str__(self) -> str:
+        return f"{self.target} = {' + '.join(map(str, self.sources))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy cells to cells, one to one."""
+
+    target: Ref
+    source: Ref
+
+    def __str__(self) -> str:
+        return f"{self.target} = {self.source}"
+
+
+Message = Send | Recv
+Local = Reduce | Copy
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Messages that may be in flight together, then local work in order."""
+
+    messages: tuple[Message, ...]
+    local: tuple[Local, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, (*self.messages, *self.local))) or "nothing"
+
+
+def step(*operations: Message | Local | Iterable[Message | Local]) -> Step:
+    """Make a step of operations and iterables of operations, messages before local work."""
+    flat: list[Message | Local] = []
+    for item in operations:
+        if isinstance(item, Send | Recv | Reduce | Copy):
+            flat.append(item)
+        else:
+            flat += item
+    messages = tuple(o for o in flat if isinstance(o, Send | Recv))
+    return Step(messages, tuple(o for o in flat if isinstance(o, Reduce | Copy)))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One rank's part of an algorithm.
+
+    Attributes:
+        steps: what the rank does, in order; empty steps are dropped.
+        blocks: number of blocks of the collective's vector.
+        scratch: for each scratch cell the id of the block that it is sized for.
+        window: if not 0, a step starts only when all messages of the step `window`
+            steps earlier are complete (bounds the messages in flight).
+    """
+
+    steps: tuple[Step, ...]
+    blocks: int
+    scratch: tuple[int, ...] = field(default=())
+    window: int = 0
+
+    @staticmethod
+    def of(steps: Iterable[Step], blocks: int, scratch: Scratch | None = None, window: int = 0) -> Schedule:
+        """Make a schedule from the steps and the scratch allocator that they used."""
+        kept = tuple(s for s in steps if s.messages or s.local)
+        return Schedule(kept, blocks, tuple(scratch.ids) if scratch else (), window)
+
+    def __str__(self) -> str:
+        return "\n".join(f"step {number}: {one}" for number, one in enumerate(self.steps))
+
+
+def block_ids(ref: Ref, schedule: Schedule) -> tuple[int, ...]:
+    """Return the ids of the blocks that the cells are sized for."""
+    if ref.buffer == "scratch":
+        return tuple(schedule.scratch[cell] for cell in ref.cells)
+    return ref.cells
+
+
+def _ids(ids: int | Iterable[int]) -> tuple[int, ...]:
+    return (ids,) if isinstance(ids, int) else tuple(ids)
+
+
+def _ranges(cells: tuple[int, ...]) -> str:
+    """Write 0,1,2,5 as 0-2,5."""
+    runs: list[list[int]] = []
+    for cell in cells:
+        if runs and cell == runs[-1][1] + 1:
+            runs[-1][1] = cell
+        else:
+            runs.append([cell, cell])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
