@@ -25,6 +25,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
@@ -33,8 +34,7 @@ from typing import Any, NoReturn
 import hypothesis
 import pytest
 
-# Taken out of the environment: mpicoll warns of a variable MPICOLL_* that is not a setting of its own.
-TIMEOUT = float(os.environ.pop("MPICOLL_TEST_TIMEOUT", "120"))
+TIMEOUT = float(os.environ.get("MPICOLL_TEST_TIMEOUT", "120"))
 # Seconds for the other ranks to say where they hang, before the first of them ends the job.
 GRACE = 2.0
 # Seconds from one rank's turn to report a failure to the next one's.  What a rank prints goes through
@@ -81,21 +81,12 @@ class World:
         self.comm.Abort(1)
         raise SystemExit(1)  # Abort does not return
 
-    def local_rank(self) -> int:
-        """This rank's number among those of its node."""
-        if self.comm is None:
-            return 0
-        node = self.comm.Split_type(_load_mpi().COMM_TYPE_SHARED)
-        rank = node.Get_rank()
-        node.Free()
-        return rank
-
 
 def _load_mpi() -> Any:
-    """Import MPI as a user of mpicoll gets it: mpicoll may load a UCX that knows CUDA first."""
-    import mpicoll
+    """Import MPI as a user of mpicoll gets it: after the UCX that knows CUDA, where there is one."""
+    from mpicoll.runtime.environment import prepare
 
-    getattr(mpicoll, "Communicator", None)  # loads the runtime
+    prepare()
     from mpi4py import MPI
 
     return MPI
@@ -166,10 +157,14 @@ class Harness:
         if not marked:
             return
         try:
-            import cupy
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what CuPy says when imported is no reason
+                import cupy
+
+            from mpicoll.runtime.environment import local_rank
 
             devices = cupy.cuda.runtime.getDeviceCount()
-            cupy.cuda.Device(self.world.local_rank() % devices).use()
+            cupy.cuda.Device(local_rank() % devices).use()
         except Exception as error:  # not installed, no library, no driver, no device: all are reasons
             for item in marked:
                 item.add_marker(pytest.mark.skip(reason=f"no GPU: {type(error).__name__}: {error}"))

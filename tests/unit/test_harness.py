@@ -212,3 +212,33 @@ def test_gpu_tests_say_why_they_are_skipped(tmp_path):
     assert job.code == 0, job.output
     assert "1 passed, 1 skipped" in job.output
     assert "no GPU: ImportError: no CUDA here" in job.output
+
+
+def test_each_rank_of_a_node_gets_a_device_in_turn(tmp_path, monkeypatch):
+    monkeypatch.setenv("MPI_LOCALRANKID", "3")
+    cupy = """
+        from types import SimpleNamespace
+
+        class Device:
+            used = None
+
+            def __init__(self, number):
+                self.number = number
+
+            def use(self):
+                Device.used = self.number
+
+        cuda = SimpleNamespace(Device=Device, runtime=SimpleNamespace(getDeviceCount=lambda: 2))
+    """
+    (tmp_path / "cupy.py").write_text(textwrap.dedent(cupy))
+    body = """
+        import cupy
+        import pytest
+
+        @pytest.mark.gpu
+        def test_device():
+            assert cupy.cuda.Device.used == 1
+    """
+    job = Job(tmp_path, body)
+    assert job.code == 0, job.output
+    assert "1 passed" in job.output
