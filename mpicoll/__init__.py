@@ -1,1 +1,64 @@
-"""Collectives for arrays on GPUs, built from MPI point-to-point messages."""
+"""Collectives for arrays on GPUs, built from MPI point-to-point messages.
+
+Import it before mpi4py.MPI where there is a GPU: it then puts a CUDA-capable UCX under the MPI
+library.  Importing it starts neither MPI nor CUDA.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mpicoll.algorithms import algorithm
+from mpicoll.algorithms import catalogue as _catalogue
+from mpicoll.analysis.verify import verify
+from mpicoll.dispatch.plan import Plan, plan
+from mpicoll.errors import MismatchError, ScheduleError, StalledError, UnsupportedError
+from mpicoll.runtime.environment import prepare as _prepare
+from mpicoll.schedule.collectives import collective as _collective
+from mpicoll.settings import override, settings
+
+if TYPE_CHECKING:
+    from mpicoll.communicator import Communicator
+    from mpicoll.runtime.ops import AVG
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AVG",
+    "Communicator",
+    "MismatchError",
+    "Plan",
+    "ScheduleError",
+    "StalledError",
+    "UnsupportedError",
+    "algorithm",
+    "algorithms",
+    "override",
+    "plan",
+    "settings",
+    "verify",
+]
+
+#: names that need MPI, and where they are
+_LATE = {"Communicator": "mpicoll.communicator", "AVG": "mpicoll.runtime.ops"}
+
+if settings.prepare:
+    _prepare()
+
+
+def algorithms(collective: str | None = None) -> dict[str, list[str]]:
+    """Return the names of the algorithms, by collective.
+
+    Args:
+        collective: only this one, in any spelling of its MPI method.
+    """
+    names = _catalogue()
+    return names if collective is None else {(row := _collective(collective).name): names[row]}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        from importlib import import_module
+
+        return getattr(import_module(_LATE[name]), name)
+    raise AttributeError(f"module 'mpicoll' has no attribute {name!r}")

@@ -64,6 +64,10 @@ class Algorithm:
         """Return all ranks' schedules."""
         return [self.schedule(rank, size, root) for rank in range(size)]
 
+    def vector_blocks(self, schedule: Schedule, size: int) -> int:
+        """Return how many of a schedule's blocks make up a message size (see dispatch.plan)."""
+        return size if self.collective == "alltoall" else schedule.blocks
+
     def restrictions(self) -> list[str]:
         """Return what it needs, in words."""
         needs = []

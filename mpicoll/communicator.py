@@ -1,0 +1,131 @@
+"""`Communicator`: mpi4py's intracommunicator, with collectives that run on the arrays' device."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from typing import Any
+
+from mpi4py import MPI
+
+from mpicoll.blocking import Blocking
+from mpicoll.dispatch.plan import Plan
+from mpicoll.dispatch.rules import parse_rules
+from mpicoll.runtime import execute
+from mpicoll.runtime.calls import read_call
+from mpicoll.runtime.channel import Channel, channel_of
+from mpicoll.runtime.operands import Operands
+from mpicoll.runtime.spec import is_in_place, read_spec
+from mpicoll.settings import settings
+
+
+class Communicator(Blocking, MPI.Intracomm):
+    """An intracommunicator whose upper-case collective methods take NumPy and CuPy arrays.
+
+    It shares the handle of the communicator that it is made from.  Private messages travel on
+    one duplicate, made at the first collective call and freed with the communicator.
+
+    Args:
+        comm: the communicator.
+        algorithms: rules for this communicator, such as "allreduce:0-64K:recursive_doubling".
+
+    Raises:
+        TypeError: not an intracommunicator.
+        ValueError: the null communicator, or rules that cannot be read.
+    """
+
+    _rules: str
+    _channel: Channel | None
+
+    def __new__(cls, comm: MPI.Intracomm = MPI.COMM_WORLD, *, algorithms: str | None = None) -> Communicator:  # noqa: D102
+        if not isinstance(comm, MPI.Comm):
+            raise TypeError(f"comm is a {type(comm).__name__}, not a communicator")
+        if comm == MPI.COMM_NULL:
+            raise ValueError("comm is the null communicator")
+        if not isinstance(comm, MPI.Intracomm):
+            raise TypeError(f"comm is a {type(comm).__name__}; collectives need an intracommunicator")
+        self = super().__new__(cls, comm)
+        self._rules = algorithms if algorithms is not None else getattr(comm, "_rules", "")
+        parse_rules(self._rules)
+        self._channel = None
+        return self
+
+    def Get_plan(self, method: str, *arguments: Any, algorithm: str | None = None, **named: Any) -> Plan:
+        """Return what a call would do, and why; print it.  Collective only if it is the first call.
+
+        Args:
+            method: the call, such as "Allreduce".
+            arguments: as in the call.
+            algorithm: as in the call.
+            named: as in the call.
+        """
+        operands, channel = self._read(method, arguments, named)
+        return execute.plan_for(operands, channel, algorithm, self._rules)
+
+    def _run(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> None:
+        """Do a blocking call: the one way from every method to the executor."""
+        operands, channel = self._read(method, arguments, {})
+        plan = execute.plan_for(operands, channel, algorithm, self._rules)
+        if settings.debug:
+            print(f"[mpicoll rank {channel.rank}] {plan}", file=sys.stderr, flush=True)
+        with _on(operands, stream) as where:
+            execute.run(plan, operands, channel, where)
+
+    def _gathered_counts(self, recvbuf: Any) -> list[int]:
+        """Return every rank's number of elements of recvbuf, for Reduce_scatter without recvcounts."""
+        if is_in_place(recvbuf) or recvbuf is None:
+            raise ValueError("reduce_scatter: recvcounts is needed where recvbuf is not an array of its own")
+        spec = read_spec("reduce_scatter", "recvbuf", recvbuf)
+        count = spec.count if spec.count is not None else spec.array.size
+        return self._get_channel().comm.allgather(int(count))
+
+    def _get_channel(self) -> Channel:
+        channel = self._channel
+        if channel is None:
+            channel = self._channel = channel_of(self, self._rules)
+        return channel
+
+    def _read(self, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Operands, Channel]:
+        channel = self._get_channel()
+        return read_call(method, channel.rank, channel.size, arguments, named), channel
+
+    def _wrap(self, comm: MPI.Comm) -> Any:
+        """Return a derived communicator as this type; the null communicator as it is."""
+        if comm == MPI.COMM_NULL or not isinstance(comm, MPI.Intracomm):
+            return comm
+        return type(self)(comm, algorithms=self._rules)
+
+    def Dup(self, info: MPI.Info | None = None) -> Communicator:
+        """Duplicate; as mpi4py's, but of this type."""
+        return self._wrap(MPI.Intracomm(self).Dup(info))
+
+    def Clone(self) -> Communicator:
+        """Duplicate without the attributes; as mpi4py's, but of this type."""
+        return self._wrap(MPI.Intracomm(self).Clone())
+
+    def Split(self, color: int = 0, key: int = 0) -> Communicator:
+        """Split by color; as mpi4py's, but of this type."""
+        return self._wrap(MPI.Intracomm(self).Split(color, key))
+
+    def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Communicator:
+        """Split by type; as mpi4py's, but of this type."""
+        return self._wrap(MPI.Intracomm(self).Split_type(split_type, key, info))
+
+    def Create(self, group: MPI.Group) -> Communicator:
+        """Make a communicator of a group; as mpi4py's, but of this type."""
+        return self._wrap(MPI.Intracomm(self).Create(group))
+
+    def Create_group(self, group: MPI.Group, tag: int = 0) -> Communicator:
+        """Make a communicator of a group, called by its members only; as mpi4py's, but of this type."""
+        return self._wrap(MPI.Intracomm(self).Create_group(group, tag))
+
+
+def _on(operands: Operands, stream: Any) -> Any:
+    """Make the arrays' device and stream current; gives the stream's address."""
+    if operands.device < 0:
+        if stream is not None:
+            raise ValueError(f"{operands.method}: stream is given, but the arrays are on the host")
+        return nullcontext(0)
+    from mpicoll.runtime.device import on_stream
+
+    return on_stream(operands.device, stream)

@@ -1,0 +1,158 @@
+"""Plans: a call's facts, the choice made for them, and the schedule, cached and self-explaining.
+
+**Message size**, one definition for rules, models, benchmark and reports: the bytes of the
+full vector.  That is the vector itself for bcast, reduce, allreduce, scan and exscan; all
+ranks' blocks together for gather, scatter, allgather and reduce_scatter; and all that one
+rank sends, its own block included, for alltoall.  For Gatherv, Scatterv and Alltoallv it is
+unknown, because not all ranks know it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from mpicoll.algorithms import registry
+from mpicoll.dispatch.select import Candidate, Facts, candidates, describe_size, select
+from mpicoll.schedule.collectives import collective
+from mpicoll.schedule.ir import Schedule
+from mpicoll.settings import settings
+
+
+#: segments in flight: enough that one moves while another is reduced and a third waits its turn
+LANES = 4
+#: bytes of the vector that one segment holds at most: MPI counts messages in 32 bits
+LARGEST_MESSAGE = 1 << 30
+
+
+@dataclass(frozen=True)
+class Key:
+    """What identifies a plan on one rank: the facts, this rank, and the rules in force."""
+
+    facts: Facts
+    rank: int
+    root: int = 0
+    call: str = ""
+    communicator: str = ""
+    setting: str = ""
+    tuning: str = ""
+    scratch_limit: int = 1 << 28
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a call would do, and why; print it.
+
+    Attributes:
+        key: what was asked.
+        algorithm: the chosen algorithm's name.
+        segments: number of segments of every block.
+        lanes: segments in flight at the same time.
+        path: "host", "direct" or "staged".
+        reason: who chose.
+        schedule: this rank's schedule.
+    """
+
+    key: Key
+    algorithm: str
+    segments: int
+    lanes: int
+    path: str
+    reason: str
+    schedule: Schedule = field(repr=False)
+
+    def candidates(self) -> list[Candidate]:
+        """Return every candidate with its predicted time, or why it cannot serve."""
+        return candidates(self.key.facts)
+
+    def __str__(self) -> str:
+        facts = self.key.facts
+        row = collective(facts.collective)
+        root = f", root {self.key.root}" if row.rooted else ""
+        head = (
+            f"{facts.collective} of {describe_size(facts.nbytes)} on {facts.size} ranks "
+            f"({facts.memory} arrays, rank {self.key.rank}{root})"
+        )
+        steps = len(self.schedule.steps)
+        chosen = f"  {self.algorithm}, {_plural(self.segments, 'segment')}, path {self.path}, {_plural(steps, 'step')}"
+        lines = [head, chosen, f"  because of {self.reason}", "  candidates:"]
+        for one in sorted(self.candidates(), key=lambda c: (c.seconds is None, c.seconds or 0.0)):
+            time = "" if one.seconds is None else f"{one.seconds * 1e6:10.1f} us predicted"
+            mark = "*" if one.choice.algorithm == self.algorithm and one.choice.path in ("", self.path) else " "
+            lines.append(f"  {mark} {one.choice!s:<32}{time}{one.why_not}")
+        return "\n".join(lines)
+
+
+@lru_cache(maxsize=4096)
+def make_plan(key: Key) -> Plan:
+    """Return the plan for a key; the same object for the same key."""
+    choice, reason = select(key.facts, key.call, key.communicator, key.setting, key.tuning)
+    card = registry.get(key.facts.collective, choice.algorithm)
+    schedule = card.schedule(key.rank, key.facts.size, key.root)
+    segments, lanes = bounded(card, key.facts, choice.segments, key.scratch_limit)
+    return Plan(key, choice.algorithm, segments, lanes, choice.path, reason, schedule)
+
+
+def bounded(card: registry.Algorithm, facts: Facts, segments: int, limit: int) -> tuple[int, int]:
+    """Return (segments, lanes) such that no message and no rank's scratch is too large.
+
+    Equal on all ranks: computed from the largest scratch of any rank, at root 0.
+    """
+    nbytes = facts.nbytes or 0
+    segments = max(segments, -(-nbytes // LARGEST_MESSAGE))
+    if nbytes > limit // facts.size:
+        needed = nbytes * scratch_share(card, facts.size)
+        segments = max(segments, math.ceil(needed / limit))
+        if needed:
+            return segments, max(1, min(segments, LANES, int(limit * segments / needed)))
+    return segments, min(segments, LANES)
+
+
+@lru_cache(maxsize=1024)
+def scratch_share(card: registry.Algorithm, size: int) -> float:
+    """Return the most scratch that any rank uses, as a share of the full vector."""
+    return max(len(s.scratch) / card.vector_blocks(s, size) for s in card.schedules(size))
+
+
+def plan(
+    name: str,
+    *,
+    size: int,
+    nbytes: int | None,
+    rank: int = 0,
+    root: int = 0,
+    commutative: bool = True,
+    device: str = "cpu",
+    algorithm: str | None = None,
+) -> Plan:
+    """Return what a call would do; needs neither MPI nor arrays.
+
+    Args:
+        name: the collective, in any spelling of its MPI method.
+        size: number of ranks.
+        nbytes: message size in bytes (see this module), None where not all ranks know it.
+        rank: whose schedule to show.
+        root: the root, where there is one.
+        commutative: whether the operator is.
+        device: "cpu" or "cuda".
+        algorithm: what `algorithm=` of the call would be.
+
+    Raises:
+        ValueError: unknown name, rank or root out of range.
+        UnsupportedError: the forced algorithm cannot serve.
+    """
+    row = collective(name)
+    for what, value in (("rank", rank), ("root", root)):
+        if not 0 <= value < size:
+            raise ValueError(f"{row.name}: {what} {value} is out of range for {size} ranks")
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f"device {device!r} is neither cpu nor cuda")
+    counts_known = name.lower() not in ("gatherv", "scatterv", "alltoallv")
+    memory, paths = ("host", ("host",)) if device == "cpu" else ("device", ("direct", "staged"))
+    facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths)
+    return make_plan(Key(facts, rank, root, algorithm or "", "", settings.algorithms, settings.tuning, settings.scratch_limit))
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")

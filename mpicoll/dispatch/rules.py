@@ -1,0 +1,147 @@
+"""Rules: the one syntax of overrides, tuning tables and packaged defaults.
+
+    rules     = rule (";" or newline) rule ...             # starts a comment
+    rule      = collective ":" condition ":" ... ":" choice
+    condition = bytes      0-64K, 64K-inf: lower bound included, upper bound excluded
+              | p=RANKS    p=4, p=2-8 (both included), p=pow2
+              | mem=KIND   mem=host or mem=device
+    choice    = algorithm [/segments] [@path]              ring, ring/8, one_shot@staged
+
+The first rule of a text that matches a call decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mpicoll.algorithms import registry
+from mpicoll.schedule.collectives import collective
+from mpicoll.schedule.patterns import power_of_two
+from mpicoll.settings import format_bytes, parse_bytes
+
+PATHS = ("host", "direct", "staged")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a rule or a caller asks for.
+
+    Attributes:
+        algorithm: its name.
+        segments: number of segments, 0 to leave it open.
+        path: how device arrays travel, "" to leave it open.
+    """
+
+    algorithm: str
+    segments: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        return self.algorithm + (f"/{self.segments}" if self.segments else "") + (f"@{self.path}" if self.path else "")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule: for which calls it speaks, and its choice."""
+
+    collective: str
+    choice: Choice
+    low: int = 0
+    high: int = 1 << 62
+    ranks: tuple[int, int] = (1, 1 << 30)
+    only_powers: bool = False
+    memory: str = ""
+
+    def matches(self, name: str, nbytes: int | None, size: int, memory: str) -> bool:
+        """Tell whether the rule speaks for a call; nbytes None is a size that not all ranks know."""
+        if name != self.collective or (self.memory and memory != self.memory):
+            return False
+        if not self.ranks[0] <= size <= self.ranks[1] or (self.only_powers and not power_of_two(size)):
+            return False
+        if nbytes is None:
+            return self.low == 0 and self.high == 1 << 62
+        return self.low <= nbytes < self.high
+
+    def __str__(self) -> str:
+        parts = [self.collective]
+        if (self.low, self.high) != (0, 1 << 62):
+            parts.append(f"{format_bytes(self.low)}-{format_bytes(self.high)}")
+        if self.ranks != (1, 1 << 30):
+            parts.append(f"p={self.ranks[0]}" + (f"-{self.ranks[1]}" if self.ranks[1] != self.ranks[0] else ""))
+        if self.only_powers:
+            parts.append("p=pow2")
+        if self.memory:
+            parts.append(f"mem={self.memory}")
+        return ":".join([*parts, str(self.choice)])
+
+
+@lru_cache(maxsize=64)
+def parse_rules(text: str) -> tuple[Rule, ...]:
+    """Read rules; a mistake is an error that quotes the rule and the part that is wrong."""
+    rules = []
+    for line in text.splitlines():
+        for one in line.partition("#")[0].split(";"):
+            if one.strip():
+                try:
+                    rules.append(_parse_rule(one.strip()))
+                except ValueError as error:
+                    raise ValueError(f"rule {one.strip()!r}: {error}") from None
+    return tuple(rules)
+
+
+def parse_choice(text: str) -> Choice:
+    """Read a choice such as ring, ring/8 or one_shot@staged."""
+    match = re.fullmatch(r"([a-z][a-z0-9_]*)(?:/(\d+))?(?:@([a-z]+))?", text)
+    if not match:
+        raise ValueError(f"{text!r} is not of the form algorithm[/segments][@path]")
+    name, segments, path = match.groups(default="")
+    if path and path not in PATHS:
+        raise ValueError(f"unknown path {path!r}; known: {', '.join(PATHS)}")
+    if segments and int(segments) < 1:
+        raise ValueError("the number of segments is at least 1")
+    return Choice(name, int(segments or 0), path)
+
+
+def _parse_rule(text: str) -> Rule:
+    first, *conditions = (part.strip() for part in text.split(":"))
+    if not conditions:
+        raise ValueError("needs a collective, a colon and an algorithm")
+    name = collective(first).name
+    choice = parse_choice(conditions.pop())
+    registry.get(name, choice.algorithm)
+    found: dict[str, object] = {}
+    for condition in conditions:
+        found |= _parse_condition(condition)
+    return Rule(name, choice, **found)  # type: ignore[arg-type]
+
+
+def _parse_condition(text: str) -> dict[str, object]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        low, _, high = text.partition("-")
+        bounds = parse_bytes(low), parse_bytes(high or "inf")
+        if bounds[0] >= bounds[1]:
+            raise ValueError(f"empty range {text!r}")
+        return {"low": bounds[0], "high": bounds[1]}
+    readers: dict[str, Callable[[str], dict[str, object]]] = {"p": _parse_ranks, "mem": _parse_memory}
+    if key not in readers:
+        raise ValueError(f"unknown condition {key!r}; known: p, mem, and a range of bytes")
+    return readers[key](value)
+
+
+def _parse_ranks(value: str) -> dict[str, object]:
+    if value == "pow2":
+        return {"only_powers": True}
+    if not re.fullmatch(r"\d+(-\d+)?", value):
+        raise ValueError(f"{value!r} is not a number of ranks such as 4, 2-8 or pow2")
+    low, _, high = value.partition("-")
+    return {"ranks": (int(low), int(high or low))}
+
+
+def _parse_memory(value: str) -> dict[str, object]:
+    if value not in ("host", "device"):
+        raise ValueError(f"{value!r} is neither host nor device")
+    return {"memory": value}

@@ -1,0 +1,138 @@
+"""The choice: who speaks first, what the cost model says, and why others were not taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+from mpicoll.algorithms import registry
+from mpicoll.algorithms.registry import Algorithm
+from mpicoll.analysis.cost import MODELS, pipelined
+from mpicoll.dispatch.rules import Choice, parse_choice, parse_rules
+from mpicoll.settings import format_bytes
+
+#: numbers of segments that the cost model tries
+SEGMENTS = (1, 2, 4, 8, 16, 32)
+#: segments smaller than this are never worth a message of their own, in bytes
+SMALLEST_SEGMENT = {"host": 32 << 10, "direct": 1 << 20, "staged": 64 << 10}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One candidate of a choice: its predicted seconds, or why it cannot serve."""
+
+    choice: Choice
+    seconds: float | None
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a choice may depend on: all of it equal on all ranks.
+
+    Attributes:
+        collective: row of the table.
+        size: number of ranks.
+        nbytes: bytes of the full vector, None where not all ranks know them.
+        memory: "host" or "device".
+        commutative: the operator is, or there is none.
+        counts_known: all ranks know all ranks' counts.
+        paths: how the arrays may travel, best first.
+    """
+
+    collective: str
+    size: int
+    nbytes: int | None
+    memory: str = "host"
+    commutative: bool = True
+    counts_known: bool = True
+    paths: tuple[str, ...] = ("host",)
+
+
+def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str) -> tuple[Choice, str]:
+    """Return the choice and who made it: call, communicator, setting, tuning table or cost model."""
+    if call:
+        return _forced(parse_choice(call), facts), "algorithm= in the call"
+    for text, who in ((communicator, "the communicator's rules"), (setting, "the setting `algorithms`")):
+        for rule in parse_rules(text):
+            if rule.matches(facts.collective, facts.nbytes, facts.size, facts.memory):
+                return _forced(rule.choice, facts), f"{who}: {rule}"
+    for rule in parse_rules(_table(tuning)):
+        if rule.matches(facts.collective, facts.nbytes, facts.size, facts.memory) and _usable(rule.choice, facts):
+            return _complete(rule.choice, facts), f"tuning table {tuning or '(packaged)'}: {rule}"
+    best = min((c for c in candidates(facts) if c.seconds is not None), key=lambda c: c.seconds or 0.0)
+    return best.choice, f"cost model for {best.choice.path}: {MODELS[best.choice.path].source}"
+
+
+def candidates(facts: Facts) -> list[Candidate]:
+    """Return all algorithms on all paths with their best segments, or why they cannot serve."""
+    found = []
+    for card in registry.known(facts.collective):
+        why = _refusal(card, facts)
+        if not why and not card.cost:
+            why = "declares no cost"
+        if why:
+            found.append(Candidate(Choice(card.name), None, why))
+            continue
+        for path in facts.paths:
+            segments, seconds = _best_segments(card, facts, path)
+            found.append(Candidate(Choice(card.name, segments, path), seconds))
+    return found
+
+
+def _best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float]:
+    nbytes = facts.nbytes or 0
+    model = MODELS[path]
+    most = max(nbytes // facts.size // SMALLEST_SEGMENT[path], 1) if pipelined(card.cost) else 1
+    times = {s: model.seconds(card.cost, facts.size, nbytes, s) for s in SEGMENTS if s <= most}
+    best = min(times, key=lambda s: times[s])
+    return best, times[best]
+
+
+def _refusal(card: Algorithm, facts: Facts) -> str | None:
+    return card.refuses(facts.size, commutative=facts.commutative, counts_known=facts.counts_known)
+
+
+def _usable(choice: Choice, facts: Facts) -> bool:
+    card = registry.get(facts.collective, choice.algorithm)
+    return _refusal(card, facts) is None and (not choice.path or choice.path in facts.paths)
+
+
+def _forced(choice: Choice, facts: Facts) -> Choice:
+    registry.require(
+        facts.collective,
+        choice.algorithm,
+        facts.size,
+        commutative=facts.commutative,
+        counts_known=facts.counts_known,
+    )
+    if choice.path and choice.path not in facts.paths:
+        usable = ", ".join(facts.paths)
+        raise registry.UnsupportedError(
+            f"{facts.collective}: path {choice.path!r} cannot serve {facts.memory} arrays here; usable: {usable}"
+        )
+    return _complete(choice, facts)
+
+
+def _complete(choice: Choice, facts: Facts) -> Choice:
+    """Fill in what a choice left open."""
+    card = registry.get(facts.collective, choice.algorithm)
+    path = choice.path or facts.paths[0]
+    segments = choice.segments
+    if not segments:
+        segments = _best_segments(card, facts, path)[0] if card.cost else 1
+    return Choice(choice.algorithm, segments, path)
+
+
+@lru_cache(maxsize=8)
+def _table(file: str) -> str:
+    if file:
+        return Path(file).read_text(encoding="utf-8")
+    return (files("mpicoll.dispatch") / "default.rules").read_text(encoding="utf-8")
+
+
+def describe_size(nbytes: int | None) -> str:
+    """Write a message size for people."""
+    return "unknown size" if nbytes is None else f"{format_bytes(nbytes)} bytes" if nbytes < 1024 else format_bytes(nbytes)

@@ -1,0 +1,1 @@
+"""Arrays, streams and MPI: where a plan's schedule becomes messages and kernels."""

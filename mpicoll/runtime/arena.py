@@ -1,0 +1,53 @@
+"""Scratch memory: long-lived, growing, one piece per kind of memory and channel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+#: smallest piece, so that small calls never make it grow again
+SMALLEST = 1 << 20
+
+
+class Arena:
+    """One growing piece of host, pinned or device memory."""
+
+    def __init__(self, kind: str, device: int = -1) -> None:
+        """Start empty; kind is "host", "pinned" or "device"."""
+        self.kind, self.device = kind, device
+        self.memory: Any = None
+        self.nbytes = 0
+        self.pointer = 0
+
+    def reserve(self, nbytes: int) -> bool:
+        """Make sure of at least nbytes; True if the memory moved, so that old addresses are void."""
+        if nbytes <= self.nbytes:
+            return False
+        wanted = max(SMALLEST, 1 << (nbytes - 1).bit_length() if nbytes < 1 << 26 else nbytes)
+        self._retire()
+        self.memory, self.pointer = self._allocate(wanted)
+        self.nbytes = wanted
+        return True
+
+    def _retire(self) -> None:
+        """Give the old piece back once nothing on a device uses it any more."""
+        if self.memory is not None and self.kind != "host":
+            import cupy
+
+            with cupy.cuda.Device(self.device if self.kind == "device" else None):
+                cupy.cuda.runtime.deviceSynchronize()
+        self.memory = None
+
+    def _allocate(self, nbytes: int) -> tuple[Any, int]:
+        if self.kind == "host":
+            array = np.empty(nbytes, "u1")
+            return array, int(array.ctypes.data)
+        import cupy
+
+        if self.kind == "pinned":
+            pinned = cupy.cuda.alloc_pinned_memory(nbytes)
+            return pinned, int(pinned.ptr)
+        with cupy.cuda.Device(self.device):  # plain cudaMalloc: peers can map it, once
+            memory = cupy.cuda.Memory(nbytes)
+        return memory, int(memory.ptr)

@@ -1,0 +1,122 @@
+"""Arrays as the executor sees them: flat, contiguous, on the host or on one device."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+#: numpy.ndarray or cupy.ndarray; both have dtype, shape, flags and strides
+Array = Any
+
+
+@dataclass
+class Flat:
+    """One user array, flat.
+
+    Attributes:
+        array: one-dimensional and contiguous; the user's own memory unless packed.
+        pointer: address of its first element.
+        device: device number, -1 on the host.
+        before: what fills a packed copy before the call.
+        after: what writes a packed copy back after the call.
+    """
+
+    array: Array
+    pointer: int
+    device: int
+    before: list[Callable[[], None]] = field(default_factory=list)
+    after: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(self.array.size)
+
+
+def is_cupy(array: object) -> bool:
+    """Tell whether this is a CuPy array, without importing CuPy."""
+    return type(array).__module__.partition(".")[0] == "cupy" and isinstance(array, sys.modules["cupy"].ndarray)
+
+
+def as_array(collective: str, name: str, value: Any) -> Array:
+    """Return a NumPy or CuPy array that shares the value's memory."""
+    if isinstance(value, np.ndarray) or is_cupy(value):
+        return value
+    if hasattr(value, "__cuda_array_interface__"):
+        import cupy
+
+        return cupy.asarray(value)
+    if hasattr(value, "__dlpack__"):
+        return _from_dlpack(value)
+    try:
+        return np.asarray(memoryview(value))
+    except TypeError:
+        raise TypeError(f"{collective}: {name} is a {type(value).__name__}, not an array") from None
+
+
+def _from_dlpack(value: Any) -> Array:
+    if value.__dlpack_device__()[0] in (1, 3):  # host, pinned host
+        return np.from_dlpack(value)
+    import cupy
+
+    return cupy.from_dlpack(value)
+
+
+def pointer_of(array: Array) -> int:
+    """Return the address of an array's first element."""
+    return int(array.ctypes.data) if isinstance(array, np.ndarray) else int(array.data.ptr)
+
+
+def device_of(array: Array) -> int:
+    """Return an array's device number, -1 on the host."""
+    return -1 if isinstance(array, np.ndarray) else int(array.device.id)
+
+
+def flatten(collective: str, name: str, array: Array, *, reads: bool, writes: bool) -> Flat:
+    """Return the array flat in C order: a view if it is contiguous, else a packed copy.
+
+    Args:
+        collective: for messages.
+        name: the argument's name, for messages.
+        array: NumPy or CuPy array.
+        reads: the collective reads it.
+        writes: the collective writes it.
+
+    Raises:
+        TypeError: it holds Python objects.
+        ValueError: it is to be written, but read-only or overlapping itself.
+    """
+    if array.dtype.hasobject:
+        raise TypeError(f"{collective}: {name} holds Python objects; use the lower-case methods of mpi4py")
+    if writes:
+        _check_writable(collective, name, array)
+    if array.flags.c_contiguous:
+        flat = array.reshape(-1)
+        return Flat(flat, pointer_of(flat), device_of(array))
+    xp = np if isinstance(array, np.ndarray) else sys.modules["cupy"]
+    packed = xp.empty(array.shape, array.dtype)
+    flat = packed.reshape(-1)
+    result = Flat(flat, pointer_of(flat), device_of(array))
+    if reads:
+        result.before.append(lambda: packed.__setitem__(..., array))
+    if writes:
+        result.after.append(lambda: array.__setitem__(..., packed))
+    return result
+
+
+def _check_writable(collective: str, name: str, array: Array) -> None:
+    if isinstance(array, np.ndarray) and not array.flags.writeable:
+        raise ValueError(f"{collective}: {name} is read-only")
+    if any(stride == 0 and extent > 1 for stride, extent in zip(array.strides, array.shape, strict=True)):
+        raise ValueError(f"{collective}: {name} overlaps itself (shape {array.shape}, strides {array.strides})")
+
+
+def overlap(a: Flat, b: Flat) -> bool:
+    """Tell whether two flat arrays share memory."""
+    if a.device != b.device or not a.size or not b.size:
+        return False
+    return a.pointer < b.pointer + b.array.nbytes and b.pointer < a.pointer + a.array.nbytes

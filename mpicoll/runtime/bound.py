@@ -1,0 +1,151 @@
+"""Bound programs: every instruction a callable with everything packed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from mpi4py import MPI
+
+from mpicoll.runtime.host import Call, Host
+from mpicoll.runtime.layout import Layout, Run
+from mpicoll.runtime.ops import Operator
+from mpicoll.runtime.waiting import Waiter
+from mpicoll.schedule.ir import Reduce
+from mpicoll.schedule.program import Launch, Program, Start, Sync, Transfer, Wait
+
+#: tags of a slot; messages between two ranks beyond that reuse tags, in order
+TAGS = 4096
+
+
+@dataclass
+class Bound:
+    """A program bound to addresses: run it as often as the same memory comes again.
+
+    Attributes:
+        calls: what to call, in order.
+        requests: all persistent requests, to be freed.
+        keep: memory that the calls use.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+    requests: list[MPI.Prequest] = field(default_factory=list)
+    keep: list[object] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Run the program to its end."""
+        for call in self.calls:
+            call()
+
+    def free(self) -> None:
+        """Free the requests; the program cannot run any more."""
+        for request in self.requests:
+            request.Free()
+        self.requests.clear()
+        self.calls.clear()
+
+
+@dataclass
+class Binder:
+    """Binds programs to addresses.
+
+    Attributes:
+        comm: private communicator for the messages.
+        memory: does local work.
+        waiter: waits for messages.
+        slot: tag slot; calls in flight at the same time have different ones.
+    """
+
+    comm: MPI.Intracomm
+    memory: Host  # or runtime.device.Device, which has the same methods
+    waiter: Waiter
+    slot: int = 0
+
+    def bind(
+        self, program: Program, layout: Layout, bases: dict[str, int], dtype: np.dtype, op: Operator | None  # type: ignore[type-arg]
+    ) -> Bound:
+        """Return the program bound to where input, output and scratch start."""
+        bound = Bound()
+        bound.requests = [self._request(t, program.segments, layout, bases) for t in program.transfers]
+        synced_later = _synced_later(program)
+        latest = -1
+        for instruction in program.instructions:
+            match instruction:
+                case Start(transfers):
+                    bound.calls.append(_starter([bound.requests[t] for t in transfers]))
+                case Wait(transfers):
+                    bound.calls.append(self.waiter.waiter([bound.requests[t] for t in transfers]))
+                case Launch(work):
+                    latest = work
+                    bound.calls += self._work(program, work, layout, bases, dtype, op)
+                    if work in synced_later:
+                        bound.calls += _given(self.memory.launched(work))
+                case Sync(work):
+                    bound.calls += _given(self.memory.sync(work, work == latest))
+        return bound
+
+    def _request(self, transfer: Transfer, segments: int, layout: Layout, bases: dict[str, int]) -> MPI.Prequest:
+        runs = layout.runs(transfer.ref, transfer.segment, bases)
+        if len(runs) > 1:
+            raise AssertionError(f"message of {transfer.ref} is not contiguous: {runs}")
+        address, nbytes = runs[0] if runs else (0, 0)
+        tag = self.slot * TAGS + (transfer.number * segments + transfer.segment) % TAGS
+        buffer = [MPI.buffer.fromaddress(address, nbytes), nbytes, MPI.BYTE] if nbytes else [None, 0, MPI.BYTE]
+        make = self.comm.Send_init if transfer.sends else self.comm.Recv_init
+        return make(buffer, transfer.peer, tag)
+
+    def _work(
+        self, program: Program, number: int, layout: Layout, bases: dict[str, int], dtype: np.dtype, op: Operator | None  # type: ignore[type-arg]
+    ) -> list[Call]:
+        work = program.works[number]
+        operation = work.operation
+        target = layout.runs(operation.target, work.segment, bases)
+        sources = operation.sources if isinstance(operation, Reduce) else (operation.source,)
+        columns = [layout.runs(ref, work.segment, bases) for ref in sources]
+        cut = pieces(target, *columns)
+        if len(sources) == 1:
+            return [self.memory.copy(to, origin) for to, origin in cut if to[0] != origin[0]]
+        if op is None:
+            return []  # a barrier's tokens have no elements
+        return [self.memory.reduce(op, dtype, to, list(origins)) for to, *origins in cut]
+
+
+def pieces(*columns: list[Run]) -> list[tuple[Run, ...]]:
+    """Cut columns of runs of the same total length so that pieces line up."""
+    places = [0] * len(columns)
+    used = [0] * len(columns)
+    cut: list[tuple[Run, ...]] = []
+    while places[0] < len(columns[0]):
+        left = [column[place][1] - u for column, place, u in zip(columns, places, used, strict=True)]
+        length = min(left)
+        cut.append(
+            tuple((column[place][0] + u, length) for column, place, u in zip(columns, places, used, strict=True))
+        )
+        for k in range(len(columns)):
+            used[k] += length
+            if left[k] == length:
+                places[k], used[k] = places[k] + 1, 0
+    return cut
+
+
+def _synced_later(program: Program) -> set[int]:
+    """Return the works that a Sync waits for after others were launched behind them."""
+    found, latest = set(), -1
+    for instruction in program.instructions:
+        if isinstance(instruction, Launch):
+            latest = instruction.work
+        elif isinstance(instruction, Sync) and instruction.work != latest:
+            found.add(instruction.work)
+    return found
+
+
+def _starter(requests: list[MPI.Prequest]) -> Call:
+    if len(requests) == 1:
+        return requests[0].Start
+    start = MPI.Prequest.Startall
+    return lambda: start(requests)
+
+
+def _given(call: Call | None) -> list[Callable[[], object]]:
+    return [] if call is None else [call]

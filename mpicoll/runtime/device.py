@@ -1,0 +1,136 @@
+"""Reductions and copies in device memory, enqueued on one stream with everything packed beforehand."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cupy
+import numpy as np
+
+from mpicoll.runtime import kernels
+from mpicoll.runtime.layout import Run
+from mpicoll.runtime.ops import Operator
+
+Call = Callable[[], object]
+
+_runtime = cupy.cuda.runtime
+_launch = cupy.cuda.driver.launchKernel
+#: cudaMemcpyDefault: the driver sees from the addresses which way to copy
+_ANY_WAY = 4
+
+
+class Device:
+    """Binds local work on device memory to a stream."""
+
+    def __init__(self, device: int, stream: int) -> None:
+        """Bind to a device number and a stream's address."""
+        self.device, self.stream = device, stream
+        self.events: dict[int, Any] = {}
+
+    def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Call:  # type: ignore[type-arg]
+        """Return a call that launches one kernel combining the sources, in order, into the target."""
+        function, module = kernels.compiled(kernels.fold_source(op, dtype, len(sources)), "fold", self.device)
+        count = target[1] // dtype.itemsize
+        head, packs = _vector_part([target[0], *(s[0] for s in sources)], count, dtype.itemsize)
+        addresses = (ctypes.c_uint64 * (len(sources) + 1))(target[0], *(s[0] for s in sources))
+        numbers = (ctypes.c_int64 * 3)(count, head, packs)
+        packed = ctypes.create_string_buffer(bytes(addresses) + bytes(numbers))
+        return self._kernel(function, module, packed, max(packs, count - packs * kernels.width(dtype.itemsize)))
+
+    def scale(self, dtype: np.dtype, target: Run, factor: float) -> Call:  # type: ignore[type-arg]
+        """Return a call that launches a multiplication in place."""
+        function, module = kernels.compiled(kernels.scale_source(dtype), "scale", self.device)
+        count = target[1] // dtype.itemsize
+        packed = ctypes.create_string_buffer(
+            bytes((ctypes.c_int64 * 2)(target[0], count)) + bytes(ctypes.c_double(factor))
+        )
+        return self._kernel(function, module, packed, count)
+
+    def copy(self, target: Run, source: Run) -> Call:
+        """Return a call that enqueues a copy of bytes."""
+        to, origin, nbytes, stream = target[0], source[0], target[1], self.stream
+        copy = _runtime.memcpyAsync
+        return lambda: copy(to, origin, nbytes, _ANY_WAY, stream)
+
+    def launched(self, work: int) -> Call:
+        """Return a call that marks the point after a work, for sync."""
+        event = self.events[work] = cupy.cuda.Event(disable_timing=True)
+        record, pointer, stream = _runtime.eventRecord, event.ptr, self.stream
+        return lambda: record(pointer, stream)
+
+    def sync(self, work: int, last: bool) -> Call:
+        """Return a call that waits until a work, or everything so far, is complete."""
+        if last:
+            wait, stream = _runtime.streamSynchronize, self.stream
+            return lambda: wait(stream)
+        event = self.events[work]
+        return lambda: _runtime.eventSynchronize(event.ptr)
+
+    def _kernel(self, function: int, module: Any, packed: Any, items: int) -> Call:
+        """Return a call that launches a function whose one argument is a packed structure."""
+        blocks = max(1, min(-(-items // kernels.THREADS), kernels.MOST_BLOCKS))
+        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(packed))
+        where = ctypes.addressof(pointers)
+        threads, stream, keep = kernels.THREADS, self.stream, (module, packed, pointers)
+
+        def call() -> None:
+            keep  # noqa: B018  (the launch reads memory that these own)
+            _launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, where, 0)
+
+        return call
+
+
+def _vector_part(addresses: list[int], count: int, itemsize: int) -> tuple[int, int]:
+    """Return how many elements come before the first 16-byte boundary, and how many packs follow."""
+    shift = addresses[0] % 16
+    if any(a % 16 != shift for a in addresses) or (16 - shift) % itemsize:
+        return count, 0
+    head = min((16 - shift) % 16 // itemsize, count)
+    return head, (count - head) // kernels.width(itemsize)
+
+
+class Fence:
+    """Orders a communicator's calls on one device: scratch is not reused while the last call still needs it."""
+
+    def __init__(self) -> None:
+        """Start with no call behind it."""
+        self.event = cupy.cuda.Event(disable_timing=True)
+        self.stream: int | None = None
+
+    def drain(self, stream: int) -> None:
+        """Wait for the last call, if it was on another stream."""
+        if self.stream is not None and self.stream != stream:
+            _runtime.eventSynchronize(self.event.ptr)
+
+    def enter(self, stream: int) -> None:
+        """Wait until what comes before this call on the stream, and the last call, are complete."""
+        _runtime.streamSynchronize(stream)
+        self.drain(stream)
+
+    def leave(self, stream: int) -> None:
+        """Mark the end of a call."""
+        _runtime.eventRecord(self.event.ptr, stream)
+        self.stream = stream
+
+
+@contextmanager
+def on_stream(device: int, stream: Any) -> Iterator[int]:
+    """Make a device and stream current and give the stream's address.
+
+    Args:
+        device: device number.
+        stream: a CuPy stream, anything with its address in `ptr` or `cuda_stream`, or None
+            for CuPy's current stream.
+    """
+    with cupy.cuda.Device(device):
+        if stream is None:
+            yield int(cupy.cuda.get_current_stream().ptr)
+            return
+        pointer = getattr(stream, "ptr", None)
+        if pointer is None:
+            pointer = stream.cuda_stream
+        with cupy.cuda.ExternalStream(pointer, device) if pointer else cupy.cuda.Stream.null:
+            yield int(pointer)

@@ -1,0 +1,72 @@
+"""Reductions and copies in host memory, with NumPy."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import numpy as np
+
+from mpicoll.runtime.layout import Run
+from mpicoll.runtime.ops import Operator, is_half
+
+Call = Callable[[], object]
+
+#: elements combined at a time where more than two operands are folded: stays in the cache
+CHUNK = 1 << 15
+
+
+def view(run: Run, dtype: np.dtype) -> np.ndarray:  # type: ignore[type-arg]
+    """Return an array over raw memory; it does not keep the memory alive."""
+    address, nbytes = run
+    return np.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype)
+
+
+class Host:
+    """Binds local work on host memory; work is done when its call returns."""
+
+    def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Call:  # type: ignore[type-arg]
+        """Return a call that combines the sources, left to right, into the target."""
+        into, operands = view(target, dtype), [view(s, dtype) for s in sources]
+        ufunc = op.ufunc
+        if is_half(dtype):
+            return lambda: _fold_chunks(ufunc, into, operands, np.dtype("f4"))
+        if len(operands) > 2:
+            return lambda: _fold_chunks(ufunc, into, operands, dtype)
+        a, b = operands
+        return lambda: ufunc(a, b, out=into, casting="unsafe")
+
+    def copy(self, target: Run, source: Run) -> Call:
+        """Return a call that copies bytes."""
+        into, origin = view(target, np.dtype("u1")), view(source, np.dtype("u1"))
+        return lambda: np.copyto(into, origin)
+
+    def scale(self, dtype: np.dtype, target: Run, factor: float) -> Call:  # type: ignore[type-arg]
+        """Return a call that multiplies in place."""
+        into = view(target, dtype)
+        return lambda: np.multiply(into, dtype.type(factor), out=into)
+
+    def sync(self, work: int, last: bool) -> Call | None:
+        """Host work needs no waiting."""
+        return None
+
+    def launched(self, work: int) -> Call | None:
+        """Host work needs no event."""
+        return None
+
+
+def _fold_chunks(ufunc: np.ufunc, into: np.ndarray, operands: list[np.ndarray], dtype: np.dtype) -> None:  # type: ignore[type-arg]
+    """Combine left to right chunk by chunk, in `dtype`; the target may be any of the operands."""
+    total = np.empty(min(CHUNK, into.size), dtype)
+    for start in range(0, into.size, CHUNK):
+        part = slice(start, start + CHUNK)
+        length = into[part].size
+        ufunc(
+            operands[0][part].astype(dtype, copy=False),
+            operands[1][part].astype(dtype, copy=False),
+            out=total[:length],
+            casting="unsafe",
+        )
+        for operand in operands[2:]:
+            ufunc(total[:length], operand[part].astype(dtype, copy=False), out=total[:length], casting="unsafe")
+        into[part] = total[:length]

@@ -1,0 +1,136 @@
+"""CUDA source of fused reductions: any number of operands, any dtype, any alignment."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mpicoll.runtime.ops import Operator
+
+#: threads of a block, and the most blocks of a grid (8 for each of an H100's 132 multiprocessors)
+THREADS, MOST_BLOCKS = 256, 1056
+
+#: storage type T, arithmetic type A, and how to get from one to the other
+_HALF = """
+__device__ __forceinline__ A load(T x) { A y; asm("{cvt.f32.f16 %0, %1;}" : "=f"(y) : "h"(x)); return y; }
+__device__ __forceinline__ T store(A x) { T y; asm("{cvt.rn.f16.f32 %0, %1;}" : "=h"(y) : "f"(x)); return y; }
+"""
+_BFLOAT = """
+__device__ __forceinline__ A load(T x) { return __uint_as_float(((unsigned)x) << 16); }
+__device__ __forceinline__ T store(A x) { T y; asm("{cvt.rn.bf16.f32 %0, %1;}" : "=h"(y) : "f"(x)); return y; }
+"""
+_PLAIN = """
+__device__ __forceinline__ A load(T x) { return x; }
+__device__ __forceinline__ T store(A x) { return x; }
+"""
+_COMPLEX = """
+struct __align__(2 * sizeof(R)) C {
+  R re, im;
+  __device__ C() {}
+  __device__ C(R r, R i = 0) : re(r), im(i) {}
+};
+__device__ __forceinline__ C operator+(C a, C b) { return C(a.re + b.re, a.im + b.im); }
+__device__ __forceinline__ C operator*(C a, C b) {
+  return C(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re);
+}
+__device__ __forceinline__ bool operator!=(C a, C b) { return a.re != b.re || a.im != b.im; }
+"""
+
+#: dtype -> (C type that is stored, C type that is computed with, conversions)
+_TYPES = {
+    "bool": ("unsigned char", "unsigned char", _PLAIN),
+    "int8": ("signed char", "signed char", _PLAIN),
+    "uint8": ("unsigned char", "unsigned char", _PLAIN),
+    "int16": ("short", "short", _PLAIN),
+    "uint16": ("unsigned short", "unsigned short", _PLAIN),
+    "int32": ("int", "int", _PLAIN),
+    "uint32": ("unsigned int", "unsigned int", _PLAIN),
+    "int64": ("long long", "long long", _PLAIN),
+    "uint64": ("unsigned long long", "unsigned long long", _PLAIN),
+    "float16": ("unsigned short", "float", _HALF),
+    "bfloat16": ("unsigned short", "float", _BFLOAT),
+    "float32": ("float", "float", _PLAIN),
+    "float64": ("double", "double", _PLAIN),
+    "complex64": ("C", "C", _PLAIN),
+    "complex128": ("C", "C", _PLAIN),
+}
+
+_SOURCE = """
+struct Args {{ T* target; const T* source[{sources}]; long long count, head, packs; }};
+struct __align__(16) Pack {{ T item[{width}]; }};
+__device__ __forceinline__ A combine(A a, A b) {{ return ({expression}); }}
+__device__ __forceinline__ void one(const Args& args, long long i) {{
+  A total = load(args.source[0][i]);
+  #pragma unroll
+  for (int k = 1; k < {sources}; k++) total = combine(total, load(args.source[k][i]));
+  args.target[i] = store(total);
+}}
+extern "C" __global__ void __launch_bounds__({threads}) fold(const Args args) {{
+  const long long first = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  const long long all = (long long)gridDim.x * blockDim.x;
+  for (long long v = first; v < args.packs; v += all) {{
+    const long long at = args.head + v * {width};
+    Pack in[{sources}], out;
+    #pragma unroll
+    for (int k = 0; k < {sources}; k++) in[k] = *reinterpret_cast<const Pack*>(args.source[k] + at);
+    #pragma unroll
+    for (int j = 0; j < {width}; j++) {{
+      A total = load(in[0].item[j]);
+      #pragma unroll
+      for (int k = 1; k < {sources}; k++) total = combine(total, load(in[k].item[j]));
+      out.item[j] = store(total);
+    }}
+    *reinterpret_cast<Pack*>(args.target + at) = out;
+  }}
+  const long long tail = args.head + args.packs * {width};
+  for (long long i = first; i < args.head; i += all) one(args, i);
+  for (long long i = tail + first; i < args.count; i += all) one(args, i);
+}}
+"""
+
+_SCALE = """
+struct Args {{ T* target; long long count; double factor; }};
+extern "C" __global__ void __launch_bounds__({threads}) scale(const Args args) {{
+  const A factor = A({real}(args.factor));
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < args.count;
+       i += (long long)gridDim.x * blockDim.x)
+    args.target[i] = store(load(args.target[i]) * factor);
+}}
+"""
+
+
+def _prelude(dtype: np.dtype) -> str:  # type: ignore[type-arg]
+    stored, computed, conversions = _TYPES[dtype.name]
+    real = "float" if dtype.itemsize == 8 else "double"
+    own = f"typedef {real} R;\n{_COMPLEX}" if dtype.kind == "c" else ""
+    return f"{own}typedef {stored} T;\ntypedef {computed} A;\n{conversions}"
+
+
+def width(itemsize: int) -> int:
+    """Return how many elements one 16-byte access moves."""
+    return max(16 // itemsize, 1)
+
+
+def fold_source(op: Operator, dtype: np.dtype, sources: int) -> str:  # type: ignore[type-arg]
+    """Return the source of a kernel that combines `sources` operands."""
+    expression = op.cuda_bool if dtype.kind == "b" else op.cuda.replace("T(", "A(")
+    return _prelude(dtype) + _SOURCE.format(
+        sources=sources, width=width(dtype.itemsize), expression=expression, threads=THREADS
+    )
+
+
+def scale_source(dtype: np.dtype) -> str:  # type: ignore[type-arg]
+    """Return the source of a kernel that multiplies in place."""
+    real = "double" if dtype.name in ("float64", "complex128") else "float"
+    return _prelude(dtype) + _SCALE.format(threads=THREADS, real=real)
+
+
+@lru_cache(maxsize=None)
+def compiled(source: str, name: str, device: int) -> tuple[int, Any]:
+    """Compile for the current device; returns the function's address and what keeps it alive."""
+    import cupy
+
+    module = cupy.RawModule(code=source, options=("-std=c++14",))
+    return module.get_function(name).kernel.ptr, module

@@ -1,0 +1,125 @@
+"""Where blocks are: from cells of a schedule to addresses and lengths in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpicoll.runtime.operands import Blocks, Operands
+from mpicoll.schedule.ir import Ref, Schedule
+from mpicoll.schedule.partition import offsets, split
+
+#: (address, number of bytes)
+Run = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a layout depends on besides addresses; equal shapes share compiled programs.
+
+    Attributes:
+        free: the vector is cut freely into the schedule's blocks.
+        count: elements of the vector, if free.
+        in_blocks: (counts, displacements) in the input, if not free.
+        out_blocks: the same for the output.
+        rank: this rank.
+        size: number of ranks.
+        pairs: block ids are source*size+target (alltoall).
+    """
+
+    free: bool
+    count: int
+    in_blocks: Blocks
+    out_blocks: Blocks
+    rank: int
+    size: int
+    pairs: bool
+
+    @staticmethod
+    def of(operands: Operands, rank: int, size: int) -> Shape:
+        """Return the shape of a call."""
+        pairs = operands.row.name == "alltoall"
+        count = operands.count if operands.row.free else 0
+        return Shape(operands.row.free, count, operands.in_blocks, operands.out_blocks, rank, size, pairs)
+
+    def place(self, buffer: str, block: int) -> tuple[int, int]:
+        """Return (count, displacement) of a block in the input or output, in elements."""
+        counts, displs = self.in_blocks if buffer == "input" else self.out_blocks
+        if len(counts) == 1:
+            return counts[0], displs[0]
+        if self.pairs:
+            block = block - self.rank * self.size if buffer == "input" else block // self.size
+        return counts[block], displs[block]
+
+    def count_of(self, block: int) -> int:
+        """Return the elements of a block, wherever it is."""
+        many = max(self.in_blocks[0], self.out_blocks[0], key=len)
+        return many[0] if self.pairs or len(many) == 1 else many[block]
+
+    def contiguous(self, ref: Ref, segments: int) -> bool:
+        """Tell whether the cells lie next to each other in memory, in this order."""
+        if any(b != a + 1 for a, b in zip(ref.cells, ref.cells[1:], strict=False)):
+            return self.pairs and len(ref) == 1
+        if self.free or ref.buffer == "scratch" or len(ref) == 1:
+            return True
+        if segments > 1:
+            return False
+        places = [self.place(ref.buffer, cell) for cell in ref.cells]
+        return all(d + c == after for (c, d), (_, after) in zip(places, places[1:], strict=False))
+
+
+class Layout:
+    """Cells of all segments of one bound call."""
+
+    def __init__(self, shape: Shape, schedule: Schedule, segments: int, lanes: int, itemsize: int) -> None:
+        """Lay out the scratch: lane after lane, cell after cell."""
+        self.shape, self.schedule, self.segments, self.lanes, self.itemsize = shape, schedule, segments, lanes, itemsize
+        self.of_segment = split(shape.count, segments)
+        self.start_of = offsets(self.of_segment)
+        cells = [self._scratch_counts(s) for s in range(segments)]
+        self.scratch_cells = [(counts, offsets(counts)) for counts in cells]
+        self.lane_elements = max((sum(counts) for counts in cells), default=0)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch that the call needs."""
+        return self.lanes * self.lane_bytes
+
+    @property
+    def lane_bytes(self) -> int:
+        """Bytes of scratch of a lane, rounded so that lanes are aligned."""
+        return -(-self.lane_elements * self.itemsize // 256) * 256
+
+    def runs(self, ref: Ref, segment: int, bases: dict[str, int]) -> list[Run]:
+        """Return the cells' memory as (address, bytes), neighbours merged, empty cells left out."""
+        merged: list[Run] = []
+        for cell in ref.cells:
+            address, nbytes = self.cell(ref.buffer, cell, segment, bases)
+            if merged and merged[-1][0] + merged[-1][1] == address:
+                merged[-1] = merged[-1][0], merged[-1][1] + nbytes
+            elif nbytes:
+                merged.append((address, nbytes))
+        return merged
+
+    def cell(self, buffer: str, cell: int, segment: int, bases: dict[str, int]) -> Run:
+        """Return one cell's address and bytes."""
+        base = bases[buffer]
+        if buffer == "scratch":
+            counts, starts = self.scratch_cells[segment]
+            lane = (segment % self.lanes) * self.lane_bytes
+            return base + lane + starts[cell] * self.itemsize, counts[cell] * self.itemsize
+        count, start = self._place(buffer, cell, segment)
+        return base + start * self.itemsize, count * self.itemsize
+
+    def _place(self, buffer: str, block: int, segment: int) -> tuple[int, int]:
+        if self.shape.free:
+            counts = split(self.of_segment[segment], self.schedule.blocks)
+            return counts[block], self.start_of[segment] + offsets(counts)[block]
+        count, start = self.shape.place(buffer, block)
+        parts = split(count, self.segments)
+        return parts[segment], start + offsets(parts)[segment]
+
+    def _scratch_counts(self, segment: int) -> tuple[int, ...]:
+        if self.shape.free:
+            counts = split(self.of_segment[segment], self.schedule.blocks)
+            return tuple(counts[b] for b in self.schedule.scratch)
+        return tuple(split(self.shape.count_of(b), self.segments)[segment] for b in self.schedule.scratch)

@@ -1,0 +1,392 @@
+"""The one place of validation: what each argument of a collective means on this rank.
+
+Every check here needs no message, so a mistake is found before the first one is sent.
+Blocking, nonblocking and persistent calls, and plans, all come through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from mpicoll.runtime.arrays import Array, Flat, flatten, overlap
+from mpicoll.runtime.ops import Average, Operator, operator
+from mpicoll.runtime.spec import Spec, is_in_place, read_spec
+from mpicoll.schedule.collectives import COLLECTIVES, Collective
+from mpicoll.schedule.partition import offsets
+
+#: counts and displacements of blocks, by block number on this rank
+Blocks = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass
+class Operands:
+    """A call's arguments, understood.
+
+    Attributes:
+        row: the collective.
+        method: the call's name, for messages.
+        dtype: of all arrays.
+        device: device number, -1 on the host.
+        root: the root, 0 where there is none.
+        op: the operator, None where there is none.
+        input: what this rank contributes, None if nothing.
+        output: what this rank receives, None if nothing.
+        count: elements of the vector where it may be cut freely, else of the blocks together.
+        in_blocks: (counts, displacements) of the blocks in the input.
+        out_blocks: the same for the output.
+        aliased: input and output blocks with the same id are the same memory.
+        nbytes: message size (see dispatch.plan), None where not all ranks know it.
+        counts_known: all ranks know all ranks' counts.
+        before: what to do before the messages (packing), in order.
+        after: what to do after them (unpacking), in order.
+    """
+
+    row: Collective
+    method: str
+    dtype: np.dtype  # type: ignore[type-arg]
+    device: int = -1
+    root: int = 0
+    op: Operator | None = None
+    input: Flat | None = None
+    output: Flat | None = None
+    count: int = 0
+    in_blocks: Blocks = ((), ())
+    out_blocks: Blocks = ((), ())
+    aliased: bool = False
+    nbytes: int | None = 0
+    counts_known: bool = True
+    before: list[Callable[[], None]] = field(default_factory=list)
+    after: list[Callable[[], None]] = field(default_factory=list)
+
+
+def dense(counts: tuple[int, ...]) -> Blocks:
+    """Return blocks that lie one after the other."""
+    return counts, offsets(counts)
+
+
+def barrier() -> Operands:
+    """Barrier: no arguments."""
+    return Operands(COLLECTIVES["barrier"], "barrier", np.dtype("u1"))
+
+
+def bcast(rank: int, size: int, buf: Any, root: int) -> Operands:
+    """Bcast: n elements on all ranks, read at the root and written elsewhere."""
+    call = _Call("bcast", "bcast", rank, size, root)
+    both = call.argument("buf", buf, reads=rank == root, writes=rank != root)
+    count = call.plain(both, "buf")
+    return call.operands(both, both, count=count, nbytes=count, aliased=True)
+
+
+def reduction(name: str, rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any, root: int = 0) -> Operands:
+    """Reduce, Allreduce, Scan, Exscan: n elements each; Reduce's recvbuf only at the root."""
+    call = _Call(name, name, rank, size, root)
+    receives = name != "reduce" or rank == root
+    if not receives:
+        call.refuse_in_place("sendbuf", sendbuf)
+        source = call.argument("sendbuf", sendbuf, reads=True)
+        count = call.plain(source, "sendbuf")
+        return call.operands(source, None, count=count, nbytes=count, op=op)
+    if is_in_place(sendbuf) or sendbuf is None or sendbuf is recvbuf:
+        both = call.argument("recvbuf", recvbuf, reads=True, writes=True)
+        count = call.plain(both, "recvbuf")
+        return call.operands(both, both, count=count, nbytes=count, op=op, aliased=True)
+    source = call.argument("sendbuf", sendbuf, reads=True)
+    target = call.argument("recvbuf", recvbuf, writes=True, reads=name == "exscan")
+    count = call.plain(source, "sendbuf")
+    call.same("recvbuf", call.plain(target, "recvbuf"), "sendbuf", count)
+    aliased = call.same_start(source, target)
+    if not aliased:
+        call.apart(source, target, "MPI.IN_PLACE")
+    return call.operands(source, target, count=count, nbytes=count, op=op, aliased=aliased)
+
+
+def gather(rank: int, size: int, sendbuf: Any, recvbuf: Any, root: int, vector: bool) -> Operands:
+    """Gather, Gatherv: each rank's block, all of them at the root."""
+    call = _Call("gather", "gatherv" if vector else "gather", rank, size, root)
+    if rank != root:
+        call.refuse_in_place("sendbuf", sendbuf)
+        source = call.argument("sendbuf", sendbuf, reads=True)
+        count = call.plain(source, "sendbuf")
+        return call.operands(source, None, in_blocks=((count,), (0,)), nbytes=None if vector else count * size)
+    in_place = is_in_place(sendbuf) or sendbuf is None
+    target = call.argument("recvbuf", recvbuf, writes=True, reads=in_place)
+    blocks = call.blocks(target, "recvbuf", vector)
+    nbytes = None if vector else sum(blocks[0])
+    if in_place:
+        return call.own_block_of(target, blocks, nbytes=nbytes)
+    source = call.argument("sendbuf", sendbuf, reads=True)
+    return call.into_blocks(source, target, blocks, nbytes=nbytes)
+
+
+def allgather(rank: int, size: int, sendbuf: Any, recvbuf: Any, vector: bool) -> Operands:
+    """Allgather, Allgatherv: each rank's block, all of them everywhere."""
+    call = _Call("allgather", "allgatherv" if vector else "allgather", rank, size)
+    in_place = is_in_place(sendbuf) or sendbuf is None
+    target = call.argument("recvbuf", recvbuf, writes=True, reads=in_place)
+    blocks = call.blocks(target, "recvbuf", vector)
+    if in_place:
+        return call.own_block_of(target, blocks, nbytes=sum(blocks[0]))
+    source = call.argument("sendbuf", sendbuf, reads=True)
+    return call.into_blocks(source, target, blocks, nbytes=sum(blocks[0]))
+
+
+def scatter(rank: int, size: int, sendbuf: Any, recvbuf: Any, root: int, vector: bool) -> Operands:
+    """Scatter, Scatterv: the root's blocks, each to its rank."""
+    call = _Call("scatter", "scatterv" if vector else "scatter", rank, size, root)
+    if rank != root:
+        call.refuse_in_place("recvbuf", recvbuf)
+        target = call.argument("recvbuf", recvbuf, writes=True)
+        count = call.plain(target, "recvbuf")
+        return call.operands(None, target, out_blocks=((count,), (0,)), nbytes=None if vector else count * size)
+    source = call.argument("sendbuf", sendbuf, reads=True)
+    blocks = call.blocks(source, "sendbuf", vector)
+    nbytes = None if vector else sum(blocks[0])
+    own = (blocks[0][rank],), (blocks[1][rank],)
+    if is_in_place(recvbuf) or recvbuf is None:
+        return call.operands(source, source, in_blocks=blocks, out_blocks=own, nbytes=nbytes, aliased=True)
+    target = call.argument("recvbuf", recvbuf, writes=True)
+    return call.from_blocks(source, target, blocks, nbytes=nbytes)
+
+
+def reduce_scatter(rank: int, size: int, sendbuf: Any, recvbuf: Any, counts: Any, op: Any) -> Operands:
+    """Reduce_scatter(_block): sum(counts) elements in, counts[rank] out; counts None: equal blocks.
+
+    In place (sendbuf=MPI.IN_PLACE) recvbuf holds the input, and the result is put at its front.
+    """
+    method = "reduce_scatter_block" if counts is None else "reduce_scatter"
+    call = _Call("reduce_scatter", method, rank, size)
+    in_place = is_in_place(sendbuf) or sendbuf is None
+    if in_place:
+        source = call.argument("recvbuf", recvbuf, reads=True, writes=True)
+    else:
+        source = call.argument("sendbuf", sendbuf, reads=True)
+    blocks = call.given_blocks(source, "recvbuf" if in_place else "sendbuf", counts)
+    nbytes = sum(blocks[0])
+    own = (blocks[0][rank],), (blocks[1][rank],)
+    if in_place:
+        done = call.operands(source, source, in_blocks=blocks, out_blocks=own, nbytes=nbytes, op=op, aliased=True)
+        done.after.insert(0, _to_front(source.array, own[1][0], own[0][0]))
+        return done
+    target = call.argument("recvbuf", recvbuf, writes=True)
+    return call.from_blocks(source, target, blocks, nbytes=nbytes, op=op)
+
+
+def alltoall(rank: int, size: int, sendbuf: Any, recvbuf: Any, vector: bool) -> Operands:
+    """Alltoall, Alltoallv: block q of the input goes to rank q, whose block becomes this rank's."""
+    call = _Call("alltoall", "alltoallv" if vector else "alltoall", rank, size)
+    in_place = is_in_place(sendbuf) or sendbuf is None
+    target = call.argument("recvbuf", recvbuf, writes=True, reads=in_place)
+    out_blocks = call.blocks(target, "recvbuf", vector)
+    nbytes = None if vector else sum(out_blocks[0])
+    if in_place:
+        held = type(target.array)(target.array.shape, target.array.dtype)  # recvbuf is replaced block by block
+        source = flatten(call.method, "recvbuf", held, reads=True, writes=False)
+        done = call.operands(source, target, in_blocks=out_blocks, out_blocks=out_blocks, nbytes=nbytes)
+        done.before.append(lambda: held.__setitem__(..., target.array))
+        return done
+    source = call.argument("sendbuf", sendbuf, reads=True)
+    in_blocks = call.blocks(source, "sendbuf", vector)
+    if not vector:
+        call.same("recvbuf", sum(out_blocks[0]), "sendbuf", sum(in_blocks[0]))
+    if in_blocks[0][rank] != out_blocks[0][rank]:
+        raise ValueError(
+            f"{call.method}: recvbuf expects {out_blocks[0][rank]} elements from this rank itself, "
+            f"sendbuf has {in_blocks[0][rank]} for it"
+        )
+    call.apart(source, target, "MPI.IN_PLACE")
+    return call.operands(source, target, in_blocks=in_blocks, out_blocks=out_blocks, nbytes=nbytes)
+
+
+class _Call:
+    """One call being understood: reads arguments, compares them, and makes the operands."""
+
+    def __init__(self, name: str, method: str, rank: int, size: int, root: int = 0) -> None:
+        self.row, self.method, self.rank, self.size = COLLECTIVES[name], method, rank, size
+        if not 0 <= root < size:
+            raise ValueError(f"{method}: root {root} is out of range for {size} ranks")
+        self.root = root
+        self.specs: dict[int, Spec] = {}
+
+    def argument(self, name: str, value: Any, *, reads: bool = False, writes: bool = False) -> Flat:
+        """Read one buffer argument."""
+        if is_in_place(value):
+            raise ValueError(f"{self.method}: {name} cannot be MPI.IN_PLACE")
+        spec = read_spec(self.method, name, value)
+        if spec.array is None:
+            if spec.counts is None or any(spec.counts):
+                raise ValueError(f"{self.method}: {name} is None, but significant on rank {self.rank}")
+            spec = Spec(np.empty(0, "u1"), spec.count, spec.counts, spec.displs)
+        partial = spec.counts is not None or spec.displs is not None
+        flat = flatten(self.method, name, spec.array, reads=reads or (writes and partial), writes=writes)
+        self.specs[id(flat)] = spec
+        return flat
+
+    def refuse_in_place(self, name: str, value: Any) -> None:
+        """Refuse MPI.IN_PLACE where only the root may say it."""
+        if is_in_place(value):
+            raise ValueError(f"{self.method}: {name} is MPI.IN_PLACE on rank {self.rank}; only root {self.root} may say so")
+
+    def plain(self, flat: Flat, name: str) -> int:
+        """Return the number of elements of a buffer that is one block."""
+        spec = self.specs[id(flat)]
+        if spec.counts is not None and len(spec.counts) != 1:
+            raise ValueError(f"{self.method}: {name} is one block, but {len(spec.counts)} counts are given")
+        count = spec.counts[0] if spec.counts else spec.count
+        if count is None:
+            return flat.size
+        if not 0 <= count <= flat.size:
+            raise ValueError(f"{self.method}: {name} has {flat.size} elements, count is {count}")
+        return count
+
+    def blocks(self, flat: Flat, name: str, vector: bool) -> Blocks:
+        """Return the blocks of a buffer that has one for every rank."""
+        spec = self.specs[id(flat)]
+        if spec.counts is None and spec.displs is None:
+            each = spec.count
+            if each is None:
+                each, rest = divmod(flat.size, self.size)
+                if rest:
+                    hint = "" if vector else f"; use {self.row.methods[-1]}"
+                    raise ValueError(
+                        f"{self.method}: {name} has {flat.size} elements, not a multiple of {self.size} ranks{hint}"
+                    )
+            return self._fitting(flat, name, dense((each,) * self.size))
+        if not vector:
+            raise ValueError(f"{self.method}: {name} has counts of its own; use {self.row.methods[-1]}")
+        counts = spec.counts
+        if counts is None:
+            raise ValueError(f"{self.method}: {name} has displacements but no counts")
+        displs = spec.displs if spec.displs is not None else offsets(counts)
+        return self._fitting(flat, name, (counts, displs))
+
+    def given_blocks(self, flat: Flat, name: str, counts: Any) -> Blocks:
+        """Return blocks whose counts are an argument of their own; None: equal ones."""
+        if counts is None:
+            return self.blocks(flat, name, vector=False)
+        whole = self.plain(flat, name)
+        numbers = tuple(int(c) for c in counts)
+        if len(numbers) == self.size and sum(numbers) != whole:
+            raise ValueError(f"{self.method}: {name} has {whole} elements, recvcounts sum to {sum(numbers)}")
+        return self._fitting(flat, name, dense(numbers))
+
+    def _fitting(self, flat: Flat, name: str, blocks: Blocks) -> Blocks:
+        counts, displs = blocks
+        if len(counts) != self.size or len(displs) != self.size:
+            raise ValueError(
+                f"{self.method}: {name} has {len(counts)} counts and {len(displs)} displacements for {self.size} ranks"
+            )
+        end = max((d + c for c, d in zip(counts, displs, strict=True) if c), default=0)
+        if min(counts) < 0 or end > flat.size:
+            raise ValueError(f"{self.method}: {name} has {flat.size} elements, its blocks need {end}")
+        return blocks
+
+    def same(self, name: str, count: int, other: str, expected: int) -> None:
+        """Compare two counts."""
+        if count != expected:
+            raise ValueError(f"{self.method}: {name} has {count} elements, {other} has {expected}")
+
+    def same_start(self, a: Flat, b: Flat) -> bool:
+        """Tell whether two buffers are the same memory."""
+        return a.size > 0 and a.device == b.device and a.pointer == b.pointer
+
+    def apart(self, a: Flat, b: Flat, instead: str) -> None:
+        """Refuse buffers that overlap."""
+        if overlap(a, b):
+            raise ValueError(f"{self.method}: recvbuf overlaps sendbuf; use {instead}")
+
+    def own_block_of(self, target: Flat, blocks: Blocks, nbytes: int | None) -> Operands:
+        """The input is this rank's block of the output."""
+        own = (blocks[0][self.rank],), (blocks[1][self.rank],)
+        return self.operands(target, target, in_blocks=own, out_blocks=blocks, nbytes=nbytes, aliased=True)
+
+    def into_blocks(self, source: Flat, target: Flat, blocks: Blocks, nbytes: int | None) -> Operands:
+        """The input is one block, the output has all of them."""
+        count = self.plain(source, "sendbuf")
+        self._own_count("sendbuf", count, "recvbuf", blocks)
+        aliased = self._is_own_block(source, target, blocks)
+        if not aliased:
+            self.apart(source, target, "MPI.IN_PLACE or recvbuf's own block")
+        return self.operands(
+            source, target, in_blocks=((count,), (0,)), out_blocks=blocks, nbytes=nbytes, aliased=aliased
+        )
+
+    def from_blocks(self, source: Flat, target: Flat, blocks: Blocks, nbytes: int | None, op: Any = None) -> Operands:
+        """The input has all blocks, the output is one of them."""
+        count = self.plain(target, "recvbuf")
+        self._own_count("recvbuf", count, "sendbuf", blocks)
+        aliased = self._is_own_block(target, source, blocks)
+        if not aliased:
+            self.apart(source, target, "MPI.IN_PLACE or sendbuf[rank*n:(rank+1)*n]")
+        return self.operands(
+            source, target, in_blocks=blocks, out_blocks=((count,), (0,)), nbytes=nbytes, op=op, aliased=aliased
+        )
+
+    def _own_count(self, name: str, count: int, other: str, blocks: Blocks) -> None:
+        expected = blocks[0][self.rank]
+        if count != expected:
+            raise ValueError(f"{self.method}: {name} has {count} elements, {other}'s block {self.rank} has {expected}")
+
+    def _is_own_block(self, one: Flat, many: Flat, blocks: Blocks) -> bool:
+        start = many.pointer + blocks[1][self.rank] * many.array.dtype.itemsize
+        return one.size > 0 and one.device == many.device and one.pointer == start
+
+    def operands(
+        self,
+        source: Flat | None,
+        target: Flat | None,
+        *,
+        nbytes: int | None,
+        count: int | None = None,
+        in_blocks: Blocks = ((), ()),
+        out_blocks: Blocks = ((), ()),
+        op: MPI.Op | Average | None = None,
+        aliased: bool = False,
+    ) -> Operands:
+        """Make the operands after the checks that concern both buffers; nbytes counts elements."""
+        first = source or target
+        assert first is not None
+        if source and target:
+            self._alike(source, target)
+        dtype = first.array.dtype
+        found = operator(self.method, op) if op is not None else None
+        if found:
+            found.check(self.method, dtype)
+        flats = [source] if source is target else [source, target]
+        return Operands(
+            self.row,
+            self.method,
+            dtype,
+            first.device,
+            self.root,
+            found,
+            source,
+            target,
+            count if count is not None else sum((out_blocks if len(out_blocks[0]) > 1 else in_blocks)[0]),
+            in_blocks,
+            out_blocks,
+            aliased,
+            None if nbytes is None else nbytes * dtype.itemsize,
+            counts_known=nbytes is not None,
+            before=[f for flat in flats if flat for f in flat.before],
+            after=[f for flat in flats if flat for f in flat.after],
+        )
+
+    def _alike(self, source: Flat, target: Flat) -> None:
+        if source.array.dtype != target.array.dtype:
+            raise TypeError(f"{self.method}: sendbuf is {source.array.dtype}, recvbuf is {target.array.dtype}")
+        if source.device != target.device:
+            places = ["on the host" if f.device < 0 else f"on device {f.device}" for f in (source, target)]
+            raise ValueError(f"{self.method}: sendbuf is {places[0]}, recvbuf is {places[1]}")
+
+
+def _to_front(array: Array, start: int, count: int) -> Callable[[], None]:
+    def move() -> None:
+        part = array[start : start + count]
+        array[:count] = part.copy() if start < count else part
+
+    return move if start and count else lambda: None

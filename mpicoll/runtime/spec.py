@@ -1,0 +1,110 @@
+"""What mpi4py lets a buffer argument be: an array, or a list of array, counts, displacements, type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from mpi4py.util import dtlib
+
+from mpicoll.errors import UnsupportedError
+from mpicoll.runtime.arrays import Array, as_array
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A buffer argument, taken apart.
+
+    Attributes:
+        array: the array, None where the argument was None.
+        count: number of elements (per block where the argument has blocks), None if not given.
+        counts: elements of each block, None if not given.
+        displs: where each block starts, in elements, None if not given.
+    """
+
+    array: Array | None
+    count: int | None = None
+    counts: tuple[int, ...] | None = None
+    displs: tuple[int, ...] | None = None
+
+
+def is_in_place(argument: Any) -> bool:
+    """Tell whether an argument is MPI.IN_PLACE."""
+    return argument is MPI.IN_PLACE or (isinstance(argument, int) and argument == MPI.IN_PLACE)
+
+
+def read_spec(collective: str, name: str, argument: Any) -> Spec:
+    """Take a buffer argument apart.
+
+    Raises:
+        TypeError: not a buffer argument, or the given type is not the array's.
+        UnsupportedError: a derived datatype.
+    """
+    if argument is None:
+        return Spec(None)
+    if not isinstance(argument, list | tuple):
+        return Spec(as_array(collective, name, argument))
+    if not 1 <= len(argument) <= 4:
+        raise TypeError(f"{collective}: {name} has {len(argument)} items, not array, counts, displacements and type")
+    first, *rest = argument
+    array = None if first is None else as_array(collective, name, first)
+    if rest and isinstance(rest[-1], MPI.Datatype | str):
+        array = _typed(collective, name, array, rest.pop())
+    count, counts, displs = _read_counts(collective, name, rest)
+    return Spec(array, count, counts, displs)
+
+
+def _read_counts(
+    collective: str, name: str, rest: list[Any]
+) -> tuple[int | None, tuple[int, ...] | None, tuple[int, ...] | None]:
+    if rest and rest[-1] is None:
+        rest = rest[:-1]
+    if len(rest) == 1 and isinstance(rest[0], tuple | list) and len(rest[0]) == 2 and _nested(rest[0]):
+        rest = list(rest[0])
+    if not rest or rest[0] is None:
+        return None, None, _integers(collective, name, rest[1]) if len(rest) > 1 else None
+    if np.ndim(rest[0]) == 0 and len(rest) == 1:
+        return int(rest[0]), None, None
+    counts = _integers(collective, name, rest[0])
+    displs = _integers(collective, name, rest[1]) if len(rest) > 1 and rest[1] is not None else None
+    return None, counts, displs
+
+
+def _nested(pair: Sequence[Any]) -> bool:
+    """Tell (counts, displs) from two plain counts."""
+    return any(part is None or np.ndim(_to_host(part)) for part in pair)
+
+
+def _to_host(values: Any) -> Any:
+    return values.get() if hasattr(values, "get") and hasattr(values, "device") else values
+
+
+def _integers(collective: str, name: str, values: Any) -> tuple[int, ...]:
+    flat = np.atleast_1d(np.asarray(_to_host(values)))
+    if flat.size and flat.dtype.kind not in "iu":
+        raise TypeError(f"{collective}: counts and displacements of {name} are {flat.dtype}, not integers")
+    numbers = tuple(int(v) for v in flat)
+    if any(v < 0 for v in numbers):
+        raise ValueError(f"{collective}: {name} has negative counts or displacements {list(numbers)}")
+    return numbers
+
+
+def _typed(collective: str, name: str, array: Array | None, given: MPI.Datatype | str) -> Array | None:
+    """Return the array as elements of the given type, which must be its own or MPI.BYTE."""
+    if array is None:
+        return None
+    if isinstance(given, MPI.Datatype) and given == MPI.BYTE:
+        return array.reshape(-1).view(np.uint8) if array.flags.c_contiguous else array
+    try:
+        wanted = np.dtype(given) if isinstance(given, str) else np.dtype(dtlib.to_numpy_dtype(given))
+    except (ValueError, TypeError):
+        wanted = None
+    predefined = isinstance(given, str) or given.is_predefined
+    if wanted is None or not predefined:
+        raise UnsupportedError(f"{collective}: {name} has a derived datatype; pass an array of the elements instead")
+    if wanted != array.dtype:
+        raise TypeError(f"{collective}: {name} is {array.dtype}, its given type is {wanted}")
+    return array

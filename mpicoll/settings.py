@@ -1,0 +1,152 @@
+"""All settings, in one table: defaults, environment variables, and a scoped override.
+
+Setting `x` is read from the variable MPICOLL_X once, when mpicoll is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+
+def parse_bytes(text: str | int) -> int:
+    """Read a number of bytes such as 65536, 64K, 1.5M, 2GiB or inf (K, M, G are powers of 1024)."""
+    if isinstance(text, int):
+        return text
+    if text.strip().lower() == "inf":
+        return 1 << 62
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not match:
+        raise ValueError(f"{text!r} is not a number of bytes such as 65536, 64K or 2M")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+
+
+def format_bytes(number: int) -> str:
+    """Write a number of bytes as parse_bytes reads it, such as 64K."""
+    if number >= 1 << 62:
+        return "inf"
+    for power, unit in ((40, "T"), (30, "G"), (20, "M"), (10, "K")):
+        if number >= 1 << power and number % (1 << power) == 0:
+            return f"{number >> power}{unit}"
+    return str(number)
+
+
+def _awareness(text: str) -> bool | None:
+    words = {"1": True, "yes": True, "true": True, "0": False, "no": False, "false": False, "auto": None, "": None}
+    if text.lower() not in words:
+        raise ValueError(f"{text!r} is none of yes, no, auto")
+    return words[text.lower()]
+
+
+def _bytes_or_auto(text: str | int) -> int:
+    return 0 if text == "auto" else parse_bytes(text)
+
+
+def _path(text: str) -> str | None:
+    if text not in ("", "auto", "direct", "staged"):
+        raise ValueError(f"{text!r} is none of auto, direct, staged")
+    return None if text in ("", "auto") else text
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row: a setting's name, default, how its text is read, and what it means."""
+
+    name: str
+    default: Any
+    parse: Callable[[str], Any]
+    meaning: str
+
+    @property
+    def variable(self) -> str:
+        """Name of the environment variable."""
+        return f"MPICOLL_{self.name.upper()}"
+
+
+TABLE: dict[str, Setting] = {
+    row.name: row
+    for row in (
+        Setting("algorithms", "", str, "rules that come before tuning table and cost model, such as `allreduce:0-64K:ring`"),
+        Setting("tuning", "", str, "file with a tuning table; the packaged one if empty"),
+        Setting("segment_bytes", 0, _bytes_or_auto, "size of a segment of a message; `auto` lets the cost model choose"),
+        Setting("scratch_limit", 1 << 28, parse_bytes, "most bytes of scratch that one call may use at a time"),
+        Setting("cuda_aware", None, _awareness, "`yes` or `no` overrides what was found out about the MPI library"),
+        Setting("path", None, _path, "how device arrays travel: `direct`, `staged`, or `auto`"),
+        Setting("debug", 0, int, "1 prints the plan of every call on every rank"),
+        Setting("timeout", 0.0, float, "seconds without progress before the pending step is named and raised; 0 waits for ever"),
+        Setting("plan_cache", 256, int, "number of bound plans kept for each communicator"),
+        Setting("yield_wait", None, _awareness, "waiting ranks yield their core: `yes`, `no`, or `auto` (more ranks than cores)"),
+        Setting("prepare", True, _awareness, "let `import mpicoll` load a CUDA-capable UCX and set its MPI variables, where there is a GPU"),
+    )
+}
+
+#: variables that belong to the test-suite or the benchmark, not to this table
+_OTHER_VARIABLES = ("MPICOLL_TEST_", "MPICOLL_BENCH_")
+
+
+class Settings:
+    """Current values; assigning an unknown name raises, so that a typing error cannot pass."""
+
+    def __init__(self, environ: dict[str, str] | None = None) -> None:
+        """Read defaults and environment variables."""
+        environ = dict(os.environ) if environ is None else environ
+        values = {}
+        for row in TABLE.values():
+            text = environ.get(row.variable)
+            try:
+                values[row.name] = row.default if text is None else row.parse(text)
+            except ValueError as error:
+                raise ValueError(f"{row.variable}: {error}") from None
+        object.__setattr__(self, "_base", values)
+        object.__setattr__(self, "_scoped", ContextVar("mpicoll_settings", default={}))
+        known = {row.variable for row in TABLE.values()}
+        for name in environ:
+            if name.startswith("MPICOLL_") and name not in known and not name.startswith(_OTHER_VARIABLES):
+                warnings.warn(f"unknown setting {name}; known: {', '.join(sorted(known))}", stacklevel=3)
+
+    def __getattr__(self, name: str) -> Any:
+        _check_name(name)
+        scoped = self._scoped.get()
+        return scoped[name] if name in scoped else self._base[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _check_name(name)
+        self._base[name] = _read(name, value)
+
+    def __dir__(self) -> list[str]:
+        return list(TABLE)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all current values."""
+        return {**self._base, **self._scoped.get()}
+
+    @contextmanager
+    def override(self, **values: Any) -> Iterator[None]:
+        """Change settings for the calls of this thread (or task) within a with block."""
+        for name in values:
+            _check_name(name)
+        read = {name: _read(name, value) for name, value in values.items()}
+        token = self._scoped.set({**self._scoped.get(), **read})
+        try:
+            yield
+        finally:
+            self._scoped.reset(token)
+
+
+def _check_name(name: str) -> None:
+    if name not in TABLE:
+        raise AttributeError(f"no setting {name!r}; known: {', '.join(sorted(TABLE))}")
+
+
+def _read(name: str, value: Any) -> Any:
+    return TABLE[name].parse(value) if isinstance(value, str) else value
+
+
+settings = Settings()
+override = settings.override
