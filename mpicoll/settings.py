@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 
@@ -79,7 +80,6 @@ TABLE: dict[str, Setting] = {
         Setting("cuda_aware", None, _awareness, "`yes` or `no` overrides what was found out about the MPI library"),
         Setting("path", None, _path, "how device arrays travel: `direct`, `staged`, or `auto`"),
         Setting("debug", 0, int, "1 prints the plan of every call on every rank"),
-        Setting("timeout", 0.0, float, "seconds without progress before the pending step is named and raised; 0 waits for ever"),
         Setting("plan_cache", 256, int, "number of bound plans kept for each communicator"),
         Setting("yield_wait", None, _awareness, "waiting ranks yield their core: `yes`, `no`, or `auto` (more ranks than cores)"),
         Setting("prepare", True, _awareness, "let `import mpicoll` load a CUDA-capable UCX and set its MPI variables, where there is a GPU"),
@@ -88,6 +88,14 @@ TABLE: dict[str, Setting] = {
 
 #: variables that belong to the test-suite or the benchmark, not to this table
 _OTHER_VARIABLES = ("MPICOLL_TEST_", "MPICOLL_BENCH_")
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Values overridden in a with block, with a number of its own."""
+
+    version: int
+    values: dict[str, Any]
 
 
 class Settings:
@@ -104,7 +112,9 @@ class Settings:
             except ValueError as error:
                 raise ValueError(f"{row.variable}: {error}") from None
         object.__setattr__(self, "_base", values)
-        object.__setattr__(self, "_scoped", ContextVar("mpicoll_settings", default={}))
+        object.__setattr__(self, "_scoped", ContextVar("mpicoll_settings", default=_Scope(0, {})))
+        object.__setattr__(self, "_changes", count(1))
+        object.__setattr__(self, "_base_version", 0)
         known = {row.variable for row in TABLE.values()}
         for name in environ:
             if name.startswith("MPICOLL_") and name not in known and not name.startswith(_OTHER_VARIABLES):
@@ -112,19 +122,25 @@ class Settings:
 
     def __getattr__(self, name: str) -> Any:
         _check_name(name)
-        scoped = self._scoped.get()
+        scoped = self._scoped.get().values
         return scoped[name] if name in scoped else self._base[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
         _check_name(name)
         self._base[name] = _read(name, value)
+        object.__setattr__(self, "_base_version", next(self._changes))
 
     def __dir__(self) -> list[str]:
         return list(TABLE)
 
+    @property
+    def version(self) -> tuple[int, int]:
+        """Two numbers that change whenever a value may have changed for this thread."""
+        return self._base_version, self._scoped.get().version
+
     def as_dict(self) -> dict[str, Any]:
         """Return all current values."""
-        return {**self._base, **self._scoped.get()}
+        return {**self._base, **self._scoped.get().values}
 
     @contextmanager
     def override(self, **values: Any) -> Iterator[None]:
@@ -132,7 +148,7 @@ class Settings:
         for name in values:
             _check_name(name)
         read = {name: _read(name, value) for name, value in values.items()}
-        token = self._scoped.set({**self._scoped.get(), **read})
+        token = self._scoped.set(_Scope(next(self._changes), {**self._scoped.get().values, **read}))
         try:
             yield
         finally:

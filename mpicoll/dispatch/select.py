@@ -40,6 +40,7 @@ class Facts:
         commutative: the operator is, or there is none.
         counts_known: all ranks know all ranks' counts.
         paths: how the arrays may travel, best first.
+        segment_bytes: wanted size of a segment of a block, 0 to leave it to the cost model.
     """
 
     collective: str
@@ -49,6 +50,7 @@ class Facts:
     commutative: bool = True
     counts_known: bool = True
     paths: tuple[str, ...] = ("host",)
+    segment_bytes: int = 0
 
 
 def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str) -> tuple[Choice, str]:
@@ -85,6 +87,9 @@ def candidates(facts: Facts) -> list[Candidate]:
 def _best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float]:
     nbytes = facts.nbytes or 0
     model = MODELS[path]
+    if facts.segment_bytes and pipelined(card.cost):
+        segments = max(-(-nbytes // facts.size // facts.segment_bytes), 1)
+        return segments, model.seconds(card.cost, facts.size, nbytes, segments)
     most = max(nbytes // facts.size // SMALLEST_SEGMENT[path], 1) if pipelined(card.cost) else 1
     times = {s: model.seconds(card.cost, facts.size, nbytes, s) for s in SEGMENTS if s <= most}
     best = min(times, key=lambda s: times[s])

@@ -26,12 +26,12 @@ class Bound:
     Attributes:
         calls: what to call, in order.
         requests: all persistent requests, to be freed.
-        keep: memory that the calls use.
+        alive: false once freed.
     """
 
     calls: list[Call] = field(default_factory=list)
     requests: list[MPI.Prequest] = field(default_factory=list)
-    keep: list[object] = field(default_factory=list)
+    alive: bool = True
 
     def run(self) -> None:
         """Run the program to its end."""
@@ -42,6 +42,7 @@ class Bound:
         """Free the requests; the program cannot run any more."""
         for request in self.requests:
             request.Free()
+        self.alive = False
         self.requests.clear()
         self.calls.clear()
 

@@ -16,6 +16,7 @@ from mpicoll.errors import MismatchError
 from mpicoll.runtime import awareness
 from mpicoll.runtime.arena import Arena
 from mpicoll.runtime.bound import Bound
+from mpicoll.runtime.recent import Recent
 from mpicoll.runtime.waiting import Waiter, cores
 from mpicoll.settings import settings
 
@@ -41,6 +42,7 @@ class Channel:
         """Duplicate and compare settings; collective over the parent."""
         self.comm = MPI.Intracomm(parent).Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
+        self.recent = Recent()
         self.bound: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
         self.arenas: dict[tuple[str, int], Arena] = {}
         self.fences: dict[int, Any] = {}

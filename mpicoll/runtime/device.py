@@ -13,6 +13,7 @@ import numpy as np
 from mpicoll.runtime import kernels
 from mpicoll.runtime.layout import Run
 from mpicoll.runtime.ops import Operator
+from mpicoll.runtime.recent import address_of
 
 Call = Callable[[], object]
 
@@ -129,8 +130,6 @@ def on_stream(device: int, stream: Any) -> Iterator[int]:
         if stream is None:
             yield int(cupy.cuda.get_current_stream().ptr)
             return
-        pointer = getattr(stream, "ptr", None)
-        if pointer is None:
-            pointer = stream.cuda_stream
+        pointer = address_of(stream)
         with cupy.cuda.ExternalStream(pointer, device) if pointer else cupy.cuda.Stream.null:
-            yield int(pointer)
+            yield pointer

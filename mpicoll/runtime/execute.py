@@ -28,6 +28,7 @@ def plan_for(operands: Operands, channel: Channel, algorithm: str | None, rules:
         operands.op.commutative if operands.op else True,
         operands.counts_known,
         channel.paths if device else ("host",),
+        settings.segment_bytes,
     )
     forced, wanted, tuning, limit = algorithm or "", settings.algorithms, settings.tuning, settings.scratch_limit
     return make_plan(Key(facts, channel.rank, operands.root, forced, rules, wanted, tuning, limit))
@@ -130,10 +131,12 @@ def _memory(operands: Operands, stream: int) -> Any:
     return Device(operands.device, stream)
 
 
-def run(plan: Plan, operands: Operands, channel: Channel, stream: int) -> None:
+def run(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Bound:
     """Do the call: pack, run the bound program, unpack."""
     for call in operands.before:
         call()
-    bind(plan, operands, channel, stream).run()
+    bound = bind(plan, operands, channel, stream)
+    bound.run()
     for call in operands.after:
         call()
+    return bound

@@ -1,0 +1,134 @@
+"""`python -m mpicoll list | show | verify | info | docs`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from mpicoll import __version__
+from mpicoll.algorithms import registry
+from mpicoll.analysis.draw import draw
+from mpicoll.errors import ScheduleError
+from mpicoll.schedule.collectives import COLLECTIVES, collective
+
+#: sizes of the complete verification, and from which size on roots are sampled
+VERIFIED_SIZES = (*range(1, 18), 32, 64)
+ALL_ROOTS_UP_TO = 17
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a sub-command and return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m mpicoll", description=__doc__)
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    listing = commands.add_parser("list", help="all algorithms, what they need and what they cost")
+    listing.add_argument("collective", nargs="?")
+    listing.set_defaults(run=_list)
+    show = commands.add_parser("show", help="an algorithm's card, steps and picture")
+    show.add_argument("collective")
+    show.add_argument("algorithm")
+    show.add_argument("--size", type=int, default=4)
+    show.add_argument("--root", type=int, default=0)
+    show.set_defaults(run=_show)
+    check = commands.add_parser("verify", help="prove algorithms for many sizes and roots")
+    check.add_argument("collective", nargs="?")
+    check.add_argument("algorithm", nargs="?")
+    check.add_argument("--sizes", default="", help="such as 1-17,32,64")
+    check.set_defaults(run=_verify)
+    commands.add_parser("info", help="what was found on this machine, and why").set_defaults(run=_info)
+    chosen = parser.parse_args(arguments)
+    try:
+        return int(chosen.run(chosen) or 0)
+    except (ValueError, NotImplementedError) as error:
+        print(f"mpicoll: {error}", file=sys.stderr)
+        return 2
+
+
+def _list(chosen: argparse.Namespace) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("collective", "algorithm", "needs", "cost", box=None, pad_edge=False)
+    for name in [collective(chosen.collective).name] if chosen.collective else COLLECTIVES:
+        for card in registry.known(name):
+            table.add_row(name, card.name, "; ".join(card.restrictions()) or "-", card.cost)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def _show(chosen: argparse.Namespace) -> None:
+    card = registry.require(chosen.collective, chosen.algorithm, chosen.size)
+    print(describe(card))
+    schedules = card.schedules(chosen.size, chosen.root)
+    root = f", root {chosen.root}" if card.row.rooted else ""
+    print(f"\nOn {chosen.size} ranks{root}:\n")
+    print(draw(card.collective, schedules, root=chosen.root))
+    for rank, schedule in enumerate(schedules):
+        print(f"\nrank {rank}:\n{schedule}")
+
+
+def describe(card: registry.Algorithm) -> str:
+    """Return an algorithm's card as text."""
+    needs = "; ".join(card.restrictions()) or "nothing: any number of ranks, any root, any operator"
+    return (
+        f"{card.collective}.{card.name}\n\n{card.idea}\n\n"
+        f"cost:   {card.cost or 'not declared'}\nneeds:  {needs}\nsource: {card.reference or 'not given'}"
+    )
+
+
+def _verify(chosen: argparse.Namespace) -> int:
+    from rich.progress import Progress
+
+    sizes = _sizes(chosen.sizes) if chosen.sizes else VERIFIED_SIZES
+    names = [collective(chosen.collective).name] if chosen.collective else list(COLLECTIVES)
+    cards = [c for name in names for c in registry.known(name)]
+    if chosen.algorithm:
+        cards = [registry.get(chosen.collective, chosen.algorithm)]
+    failed = 0
+    with Progress(disable=not sys.stderr.isatty()) as progress:
+        bar = progress.add_task("verifying", total=len(cards))
+        for card in cards:
+            try:
+                cases = registry.verify_algorithm(card, sizes, _roots)
+                print(f"{card.collective}.{card.name}: {cases} cases proven")
+            except ScheduleError as error:
+                failed += 1
+                print(f"FAILED {error}")
+            progress.advance(bar)
+    print(f"{len(cards) - failed} algorithms proven, {failed} failed, sizes {_span(sizes)}")
+    return 1 if failed else 0
+
+
+def _roots(size: int) -> list[int]:
+    """Return all roots of small sizes, some of large ones."""
+    return list(range(size)) if size <= ALL_ROOTS_UP_TO else sorted({0, 1, size // 2, size - 1})
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    sizes: list[int] = []
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        sizes += range(int(low), int(high or low) + 1)
+    return tuple(sizes)
+
+
+def _span(sizes: tuple[int, ...]) -> str:
+    runs: list[str] = []
+    first = last = None
+    for size in (*sizes, None):
+        if last is not None and size == last + 1:
+            last = size
+            continue
+        if first is not None:
+            runs.append(str(first) if first == last else f"{first}-{last}")
+        first = last = size
+    return ",".join(runs)
+
+
+def _info(chosen: argparse.Namespace) -> None:
+    from mpicoll.runtime.info import lines
+
+    print("\n".join(lines()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

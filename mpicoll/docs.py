@@ -1,0 +1,71 @@
+"""`python -m mpicoll.docs` writes the generated pages; a test compares them with what is committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mpicoll.algorithms import registry
+from mpicoll.analysis.draw import draw
+from mpicoll.schedule.collectives import COLLECTIVES
+from mpicoll.settings import TABLE
+
+GENERATED = "<!-- written by `make docs`; edit the sources instead -->\n"
+
+
+def algorithms_page() -> str:
+    """Return docs/algorithms.md: every algorithm's card with its picture for 4 ranks."""
+    parts = [
+        GENERATED,
+        "# Algorithms\n",
+        "One section for each collective, one card for each algorithm.  Costs are in the symbols of\n"
+        "`mpicoll/analysis/cost.py`: p ranks, n bytes of the full vector, q = ceil(log2 p), lg = floor(log2 p),\n"
+        "r = 0 for powers of two and 1 otherwise, s segments, α a message, o one more message at the same time,\n"
+        "β a byte on a link, γ a byte of one reduced operand, λ starting a reduction.\n"
+        "A picture shows, for 4 ranks, the blocks of the input and then those of the output after every step:\n"
+        "a moved block as its number (source and target for alltoall), a reduced one as the ranks that are in it.\n",
+    ]
+    for name, row in COLLECTIVES.items():
+        parts.append(f"## {name}\n\nServes {', '.join(f'`{m}`' for m in row.methods)}.\n")
+        parts += [_card(card) for card in registry.known(name)]
+    return "\n".join(parts)
+
+
+def _card(card: registry.Algorithm) -> str:
+    needs = "; ".join(card.restrictions()) or "nothing"
+    picture = draw(card.collective, card.schedules(4), root=0)
+    return (
+        f"### {card.collective}: {card.name}\n\n{card.idea}\n\n"
+        f"- cost: `{card.cost}`\n- needs: {needs}\n- source: {card.reference}\n\n```text\n{picture}\n```\n"
+    )
+
+
+def settings_page() -> str:
+    """Return docs/settings.md: every setting with its variable, default and meaning."""
+    rows = [f"| `{r.name}` | `{r.variable}` | `{r.default!r}` | {r.meaning} |" for r in TABLE.values()]
+    return "\n".join(
+        [
+            GENERATED,
+            "# Settings\n",
+            "`mpicoll.settings.NAME = value` changes one for the process, `with mpicoll.override(NAME=value):` for the\n"
+            "calls of this thread within the block, the variable for a whole run.  Unknown `MPICOLL_*` variables warn.\n",
+            "| setting | variable | default | meaning |",
+            "| --- | --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
+
+
+PAGES = {"algorithms.md": algorithms_page, "settings.md": settings_page}
+
+
+def main() -> None:
+    """Write the pages."""
+    folder = Path(__file__).parent.parent / "docs"
+    folder.mkdir(exist_ok=True)
+    for name, page in PAGES.items():
+        (folder / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
