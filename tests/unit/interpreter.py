@@ -1,0 +1,176 @@
+"""A second, naive reading of what a schedule means, against which the verifier is held.
+
+It shares no code with mpicoll: a value is a tuple of (rank, block) tokens in operand order, ranks
+take their steps one by one, and a step's messages are exchanged when both sides have come to it.
+"""
+
+
+class WrongError(Exception):
+    """The schedules do not do what the collective promises."""
+
+
+def definition(name, size, root, blocks, rank):
+    """What a rank has to get: block id -> tokens in rank order."""
+    everyone, all_blocks = range(size), range(blocks)
+    by_root = {
+        "gather": {b: [(b, b)] for b in everyone},
+        "reduce": {b: [(r, b) for r in everyone] for b in all_blocks},
+    }
+    if name in by_root:
+        return by_root[name] if rank == root else {}
+    return {
+        "barrier": lambda: {b: [(r, b) for r in everyone] for b in all_blocks},
+        "bcast": lambda: {b: [(root, b)] for b in all_blocks},
+        "allreduce": lambda: {b: [(r, b) for r in everyone] for b in all_blocks},
+        "scatter": lambda: {rank: [(root, rank)]},
+        "allgather": lambda: {b: [(b, b)] for b in everyone},
+        "reduce_scatter": lambda: {rank: [(r, rank) for r in everyone]},
+        "alltoall": lambda: {r * size + rank: [(r, r * size + rank)] for r in everyone},
+        "scan": lambda: {b: [(r, b) for r in range(rank + 1)] for b in all_blocks},
+        "exscan": lambda: {b: [(r, b) for r in range(rank)] for b in all_blocks if rank},
+    }[name]()
+
+
+def inputs(name, size, root, blocks, rank):
+    """The ids of the blocks that a rank has at first."""
+    if name in ("bcast", "scatter"):
+        return range(blocks) if rank == root else ()
+    if name in ("gather", "allgather"):
+        return (rank,)
+    if name == "alltoall":
+        return range(rank * size, rank * size + size)
+    return range(blocks)
+
+
+def interpret(name, schedules, root=0):
+    """Run schedules and return True if all results are in rank order; raises WrongError."""
+    size, blocks = len(schedules), schedules[0].blocks
+    ranks = [_Rank(r, s, name, inputs(name, size, root, blocks, r)) for r, s in enumerate(schedules)]
+    posts = {}
+    while not all(rank.finished for rank in ranks):
+        if not any([rank.advance(posts) for rank in ranks]):
+            raise WrongError("deadlock")
+    if any(queue for queue in posts.values()):
+        raise WrongError("a message was never matched")
+    return all([_check(rank, name, size, root, blocks) for rank in ranks])
+
+
+def _check(rank, name, size, root, blocks):
+    wanted = definition(name, size, root, blocks, rank.number)
+    got = {cell: value for (buffer, cell), value in rank.memory.items() if buffer == "output"}
+    if name == "bcast" and rank.number == root:
+        wanted = {b: wanted[b] for b in got}  # the root has it already
+    if set(got) != set(wanted):
+        raise WrongError(f"rank {rank.number} has output blocks {sorted(got)}, not {sorted(wanted)}")
+    ordered = True
+    for block, tokens in wanted.items():
+        found = list(got[block])
+        if name == "barrier":  # no elements: being combined twice does no harm
+            found = list(dict.fromkeys(found))
+        if sorted(found) != tokens:
+            raise WrongError(f"rank {rank.number}: block {block} is {found}")
+        ordered = ordered and found == tokens
+    return ordered
+
+
+class _Rank:
+    def __init__(self, number, schedule, name, ids):
+        self.number, self.schedule = number, schedule
+        self.shared = name == "bcast"
+        self.sized = schedule.scratch
+        buffer = "output" if self.shared else "input"
+        self.memory = {(buffer, b): ((number, b),) for b in ids}
+        self.place, self.waits = 0, None
+
+    @property
+    def finished(self):
+        return self.place == len(self.schedule.steps)
+
+    def advance(self, posts):
+        """Do what can be done; False if nothing can."""
+        if self.finished:
+            return False
+        if self.waits is None:
+            self.post(posts)
+            return True
+        if self.waits:
+            return False
+        for operation in self.schedule.steps[self.place].local:
+            self.work(operation)
+        self.place, self.waits = self.place + 1, None
+        return True
+
+    def post(self, posts):
+        """Hand in the messages of the step, and exchange those that have both sides."""
+        messages = self.schedule.steps[self.place].messages
+        self.waits = list(range(len(messages)))
+        sends = [m for m in messages if hasattr(m, "source")]
+        written = [cell for m in messages if not hasattr(m, "source") for cell in self.cells(m.target)]
+        read = {cell for m in sends for cell in self.cells(m.source)}
+        if len(set(written)) < len(written) or read & set(written):
+            raise WrongError(f"rank {self.number}: messages of a step share a cell")
+        for index, message in enumerate(messages):
+            sending = hasattr(message, "source")
+            if sending:
+                cells, values = message.source, [self.read(cell) for cell in self.cells(message.source)]
+            else:
+                cells, values = message.target, None
+                self.check_writable(message.target)
+            pair = (self.number, message.peer) if sending else (message.peer, self.number)
+            ids = [self.size_of(cells.buffer, c) for c in cells.cells]
+            mine = posts.setdefault((pair, sending), [])
+            theirs = posts.setdefault((pair, not sending), [])
+            post = (self, index, ids, values, [*self.cells(cells)])
+            if theirs:
+                _exchange(*((post, theirs.pop(0)) if sending else (theirs.pop(0), post)))
+            else:
+                mine.append(post)
+
+    def work(self, operation):
+        parts = operation.sources if hasattr(operation, "sources") else (operation.source,)
+        self.check_writable(operation.target)
+        targets = self.cells(operation.target)
+        columns = [[self.read(cell) for cell in self.cells(part)] for part in parts]
+        if any(len(column) != len(targets) for column in columns):
+            raise WrongError(f"rank {self.number}: lengths differ")
+        for target, *values in zip(targets, *columns, strict=True):
+            if len({blocks_of(v) for v in values}) > 1:
+                raise WrongError(f"rank {self.number}: combines different blocks")
+            self.store(target, tuple(token for value in values for token in value))
+
+    def store(self, cell, value):
+        if blocks_of(value) != self.size_of(*cell):
+            raise WrongError(f"rank {self.number}: block {blocks_of(value)} put into {cell}")
+        self.memory[cell] = value
+
+    def read(self, cell):
+        if cell not in self.memory:
+            raise WrongError(f"rank {self.number}: {cell} has no value")
+        return self.memory[cell]
+
+    def check_writable(self, ref):
+        if ref.buffer == "input":
+            raise WrongError(f"rank {self.number}: writes its input")
+
+    def cells(self, ref):
+        buffer = "output" if self.shared and ref.buffer == "input" else ref.buffer
+        return [(buffer, cell) for cell in ref.cells]
+
+    def size_of(self, buffer, cell):
+        return self.sized[cell] if buffer == "scratch" else cell
+
+
+def blocks_of(value):
+    """The id of the block that a value is of."""
+    (block,) = {block for _, block in value}
+    return block
+
+
+def _exchange(sent, got):
+    (sender, s, ids, values, _), (receiver, r, expected, _, cells) = sent, got
+    if ids != expected:
+        raise WrongError(f"rank {sender.number} sends {ids}, rank {receiver.number} expects {expected}")
+    for cell, value in zip(cells, values, strict=True):
+        receiver.store(cell, value)
+    sender.waits.remove(s)
+    receiver.waits.remove(r)

@@ -1,0 +1,44 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpicoll.schedule import offsets, split
+
+COUNTS = st.integers(0, 10**6)
+PARTS = st.integers(1, 300)
+
+
+@pytest.mark.parametrize(
+    ("count", "parts", "expected"),
+    [
+        (7, 3, (3, 2, 2)),
+        (6, 3, (2, 2, 2)),
+        (2, 3, (1, 1, 0)),
+        (0, 3, (0, 0, 0)),
+        (8, 3, (3, 3, 2)),
+        (5, 1, (5,)),
+    ],
+)
+def test_first_parts_are_larger_where_it_is_uneven(count, parts, expected):
+    assert split(count, parts) == expected
+
+
+@given(COUNTS, PARTS)
+def test_parts_sum_to_the_count_and_differ_by_one_at_most(count, parts):
+    counts = split(count, parts)
+    assert len(counts) == parts
+    assert sum(counts) == count
+    assert counts[0] - counts[-1] <= 1
+    assert list(counts) == sorted(counts, reverse=True)
+
+
+@given(COUNTS, PARTS)
+def test_parts_lie_one_after_the_other(count, parts):
+    counts = split(count, parts)
+    starts = offsets(counts)
+    ends = [start + one for start, one in zip(starts, counts, strict=True)]
+    assert [0, *ends] == [*starts, count]
+
+
+def test_nothing_has_no_offsets():
+    assert offsets(()) == ()
