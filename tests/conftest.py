@@ -79,7 +79,7 @@ class World:
         self.say(text)
         time.sleep(0.8 * TURN)
         self.comm.Abort(1)
-        raise SystemExit(1)  # Abort does not return
+        os._exit(1)  # MPICH's Abort may return before the process is killed
 
 
 def _load_mpi() -> Any:
