@@ -1,0 +1,139 @@
+"""Every registered algorithm: proven right, and proven to be what its card claims.
+
+`make verify` proves the same for more ranks.
+"""
+
+import functools
+import importlib
+import inspect
+import re
+import typing
+from pathlib import Path
+
+import pytest
+
+from mpicoll.algorithms import catalogue, known, registry
+from mpicoll.analysis.verify import verify
+from mpicoll.schedule import Schedule
+from unit.interpreter import interpret
+
+SIZES = [*range(1, 10), 16]
+CLAIMED = range(1, 10)
+
+AT_LEAST = {
+    "barrier": "linear binomial ring recursive_doubling dissemination",
+    "bcast": "linear binomial ring scatter_allgather double_binary_tree",
+    "reduce": "linear binomial ring reduce_scatter_gather",
+    "allreduce": "linear binomial ring recursive_doubling reduce_scatter_allgather one_shot two_shot",
+    "gather": "linear binomial ring",
+    "scatter": "linear binomial ring",
+    "allgather": "linear binomial ring recursive_doubling bruck neighbor_exchange",
+    "reduce_scatter": "linear binomial ring recursive_halving pairwise all_pairs",
+    "alltoall": "linear ring recursive_doubling bruck",
+    "scan": "linear binomial recursive_doubling",
+    "exscan": "linear binomial recursive_doubling",
+}
+
+
+def roots(card, size):
+    return range(size) if card.row.rooted else (0,)
+
+
+@functools.cache
+def proofs(card):
+    """By size and root; verified once for all tests of an algorithm."""
+    return {
+        (size, root): verify(card.collective, card.schedules(size, root), root=root)
+        for size in SIZES
+        if not card.refuses(size)
+        for root in roots(card, size)
+    }
+
+
+@pytest.mark.slow
+def test_is_proven_right(card):
+    assert proofs(card)
+
+
+@pytest.mark.slow
+def test_a_second_reading_finds_the_same_results_and_order(card):
+    for (size, root), proof in proofs(card).items():
+        ordered = interpret(card.collective, card.schedules(size, root), root)
+        if card.row.reducing:
+            assert ordered == proof.ordered, f"size {size}, root {root}"
+
+
+@pytest.mark.slow
+def test_ordered_is_claimed_exactly_where_it_is_proven(card):
+    proven = all(proof.ordered for (size, _), proof in proofs(card).items() if size in CLAIMED)
+    assert card.ordered == (card.row.reducing and proven)
+
+
+@pytest.mark.slow
+def test_all_ranks_get_the_same_bits_of_an_allreduce(card):
+    if card.collective == "allreduce":
+        assert all(proof.same_bits for proof in proofs(card).values())
+
+
+def test_forwards_is_claimed_exactly_where_a_rank_sends_what_it_received(card):
+    """Whoever receives blocks of third ranks would have to know their counts."""
+    if card.collective not in ("gather", "scatter", "alltoall"):
+        return
+    sizes = [size for size in SIZES if size > 2 and not card.refuses(size)]
+    schedules = [s for size in sizes for root in roots(card, size) for s in card.schedules(size, root)]
+    messages = [m for s in schedules for one in s.steps for m in one.messages]
+    assert card.forwards == any(hasattr(m, "source") and m.source.buffer != "input" for m in messages)
+
+
+def test_restrictions_are_needed(card):
+    """With a number of ranks that is refused it would really be wrong."""
+    for size in CLAIMED:
+        if card.refuses(size):
+            with pytest.raises((ValueError, IndexError)):
+                verify(card.collective, card.schedules(size))
+
+
+@pytest.mark.parametrize("collective", AT_LEAST)
+def test_the_promised_algorithms_are_there(collective):
+    assert set(AT_LEAST[collective].split()) <= set(catalogue()[collective])
+
+
+def test_names_are_unique_and_of_the_right_form():
+    assert set(catalogue()) == set(AT_LEAST)
+    for collective, names in catalogue().items():
+        assert len(set(names)) == len(names)
+        assert all(re.fullmatch(r"[a-z][a-z0-9_]*", name) for name in names)
+        assert [card.name for card in known(collective)] == names
+
+
+def test_a_card_is_complete(card):
+    assert card.cost
+    assert card.reference
+    assert re.search(r"\.\n\n\S", card.idea), "the docstring says what it does, then when it wins"
+
+
+def test_nothing_under_algorithms_is_unregistered():
+    registered = {card.function for name in catalogue() for card in known(name)}
+    for module in collective_modules():
+        functions = [f for _, f in inspect.getmembers(module, inspect.isfunction)]
+        written = [f for f in functions if f.__module__ == module.__name__]
+        forgotten = {f for f in written if is_algorithm(f)} - registered
+        assert not forgotten, f"in {module.__name__}"
+        assert registered & set(written), f"{module.__name__} has no algorithm"
+
+
+def is_algorithm(function):
+    parameters = list(inspect.signature(function).parameters)
+    makes_schedules = typing.get_type_hints(function).get("return") is Schedule
+    return makes_schedules and parameters in (["rank", "size"], ["rank", "size", "root"])
+
+
+def collective_modules():
+    folder = Path(registry.__file__).parent
+    names = {file.stem for file in folder.glob("*.py")} - {"__init__", "registry", "phases"}
+    return [importlib.import_module(f"mpicoll.algorithms.{name}") for name in sorted(names)]
+
+
+def test_an_algorithm_is_in_the_file_of_its_collective(card):
+    file = card.function.__module__.rpartition(".")[2]
+    assert file == {"exscan": "scan"}.get(card.collective, card.collective)

@@ -1,0 +1,115 @@
+"""Declared costs against the schedules that they are declared for."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import pytest
+
+from mpicoll.analysis.cost import MODELS, NAMES, CostModel, pipelined
+from mpicoll.schedule import Recv, Reduce, Send
+
+SIZES = [2, 3, 4, 7, 8]
+FREE = {"alpha": 0, "extra": 0, "beta": 0, "gamma": 0, "launch": 0}
+
+
+def coefficient(card, parameter, size):
+    """What a cost charges for one parameter, for a vector of one byte in one segment."""
+    return CostModel(**(FREE | {parameter: 1})).seconds(card.cost, size, 1)
+
+
+def served(card):
+    """Numbers of ranks for which bytes move; a barrier has none."""
+    return [size for size in SIZES if not card.refuses(size) and card.collective != "barrier"]
+
+
+def busiest(card, size, measure):
+    """The most of something that one rank does, in full vectors, whatever the root."""
+    roots = range(size) if card.row.rooted else (0,)
+    schedules = [s for root in roots for s in card.schedules(size, root)]
+    return max(Fraction(measure(s), card.vector_blocks(s, size)) for s in schedules)
+
+
+def sent(schedule):
+    return sum(len(m.source) for one in schedule.steps for m in one.messages if isinstance(m, Send))
+
+
+def received(schedule):
+    return sum(len(m.target) for one in schedule.steps for m in one.messages if isinstance(m, Recv))
+
+
+def combined(schedule):
+    reductions = [o for one in schedule.steps for o in one.local if isinstance(o, Reduce)]
+    return sum(len(o.target) * (len(o.sources) - 1) for o in reductions)
+
+
+def test_every_cost_is_positive_and_finite(card):
+    vectors = itertools.product(MODELS.values(), [*SIZES, 16, 100, 1024], (0, 1, 1000, 1 << 20, 1 << 32))
+    for model, size, nbytes in vectors:
+        for segments in (1, 2, 32):
+            seconds = model.seconds(card.cost, size, nbytes, segments)
+            assert 0 < seconds < math.inf, f"{size} ranks, {nbytes} bytes, {segments} segments"
+
+
+def test_no_cost_falls_with_the_size_of_the_vector(card):
+    for model, size in itertools.product(MODELS.values(), SIZES):
+        times = [model.seconds(card.cost, size, nbytes) for nbytes in (0, 1000, 10**6, 10**9)]
+        assert times == sorted(times)
+
+
+def test_no_cost_charges_less_than_the_busiest_rank_sends_or_receives(card):
+    for size in served(card):
+        busy = max(busiest(card, size, sent), busiest(card, size, received))
+        assert coefficient(card, "beta", size) >= float(busy) - 1e-12, f"{size} ranks"
+
+
+def test_no_cost_charges_less_than_the_busiest_rank_combines(card):
+    for size in served(card):
+        busy = busiest(card, size, combined)
+        assert coefficient(card, "gamma", size) >= float(busy) - 1e-12, f"{size} ranks"
+
+
+def test_no_cost_charges_less_than_one_latency(card):
+    for size in SIZES:
+        assert coefficient(card, "alpha", size) >= 1, f"{size} ranks"
+
+
+@pytest.mark.parametrize(
+    ("expression", "size", "expected"),
+    [
+        ("α", 8, 2.0),
+        ("o", 8, 3.0),
+        ("n*β", 8, 500.0),
+        ("n*γ", 8, 700.0),
+        ("λ", 8, 11.0),
+        ("p", 7, 7.0),
+        ("q", 8, 3.0),
+        ("q", 9, 4.0),
+        ("q", 1, 0.0),
+        ("lg", 9, 3.0),
+        ("lg", 8, 3.0),
+        ("r", 8, 0.0),
+        ("r", 9, 1.0),
+        ("s", 9, 4.0),
+        ("0-p", 9, 0.0),
+    ],
+)
+def test_the_names_in_a_cost(expression, size, expected):
+    model = CostModel(alpha=2, extra=3, beta=5, gamma=7, launch=11)
+    assert model.seconds(expression, size, 100, 4) == expected
+
+
+def test_what_every_call_costs_comes_on_top():
+    model = CostModel(**FREE, call=10, call_byte=0.5)
+    assert model.seconds("0", 4, 100) == 60
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"cost 'p\*L' uses unknown names L; known: .*α"):
+        MODELS["host"].seconds("p*L", 4, 0)
+
+
+def test_only_a_cost_with_segments_is_pipelined():
+    assert pipelined("(p-2+s)*α")
+    assert not pipelined("p*α")
+    assert "s" in NAMES
