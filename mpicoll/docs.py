@@ -21,7 +21,7 @@ def algorithms_page() -> str:
         "`mpicoll/analysis/cost.py`: p ranks, n bytes of the full vector, q = ceil(log2 p), lg = floor(log2 p),\n"
         "r = 0 for powers of two and 1 otherwise, s segments, α a message, o one more message at the same time,\n"
         "β a byte on a link, γ a byte of one reduced operand, λ starting a reduction.\n"
-        "A picture shows, for 4 ranks, the blocks of the input and then those of the output after every step:\n"
+        "A picture shows, for 4 ranks, the blocks of the input and then those of the output after every round:\n"
         "a moved block as its number (source and target for alltoall), a reduced one as the ranks that are in it.\n",
     ]
     for name, row in COLLECTIVES.items():
