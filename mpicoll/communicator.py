@@ -38,7 +38,7 @@ class Communicator(Blocking, MPI.Intracomm):
     _rules: str
     _channel: Channel | None
 
-    def __new__(cls, comm: MPI.Intracomm = MPI.COMM_WORLD, *, algorithms: str | None = None) -> Communicator:  # noqa: D102
+    def __new__(cls, comm: MPI.Intracomm = MPI.COMM_WORLD, *, algorithms: str | None = None) -> Communicator:
         if not isinstance(comm, MPI.Comm):
             raise TypeError(f"comm is a {type(comm).__name__}, not a communicator")
         if comm == MPI.COMM_NULL:
@@ -89,6 +89,7 @@ class Communicator(Blocking, MPI.Intracomm):
         if is_in_place(recvbuf) or recvbuf is None:
             raise ValueError("reduce_scatter: recvcounts is needed where recvbuf is not an array of its own")
         spec = read_spec("reduce_scatter", "recvbuf", recvbuf)
+        assert spec.array is not None
         count = spec.count if spec.count is not None else spec.array.size
         return self._get_channel().comm.allgather(int(count))
 
@@ -108,27 +109,27 @@ class Communicator(Blocking, MPI.Intracomm):
             return comm
         return type(self)(comm, algorithms=self._rules)
 
-    def Dup(self, info: MPI.Info | None = None) -> Communicator:
+    def Dup(self, info: MPI.Info | None = None) -> Any:
         """Duplicate; as mpi4py's, but of this type."""
         return self._wrap(MPI.Intracomm(self).Dup(info))
 
-    def Clone(self) -> Communicator:
+    def Clone(self) -> Any:
         """Duplicate without the attributes; as mpi4py's, but of this type."""
         return self._wrap(MPI.Intracomm(self).Clone())
 
-    def Split(self, color: int = 0, key: int = 0) -> Communicator:
+    def Split(self, color: int = 0, key: int = 0) -> Any:
         """Split by color; as mpi4py's, but of this type."""
         return self._wrap(MPI.Intracomm(self).Split(color, key))
 
-    def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Communicator:
+    def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Any:
         """Split by type; as mpi4py's, but of this type."""
         return self._wrap(MPI.Intracomm(self).Split_type(split_type, key, info))
 
-    def Create(self, group: MPI.Group) -> Communicator:
+    def Create(self, group: MPI.Group) -> Any:
         """Make a communicator of a group; as mpi4py's, but of this type."""
         return self._wrap(MPI.Intracomm(self).Create(group))
 
-    def Create_group(self, group: MPI.Group, tag: int = 0) -> Communicator:
+    def Create_group(self, group: MPI.Group, tag: int = 0) -> Any:
         """Make a communicator of a group, called by its members only; as mpi4py's, but of this type."""
         return self._wrap(MPI.Intracomm(self).Create_group(group, tag))
 

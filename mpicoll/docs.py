@@ -46,8 +46,9 @@ def settings_page() -> str:
         [
             GENERATED,
             "# Settings\n",
-            "`mpicoll.settings.NAME = value` changes one for the process, `with mpicoll.override(NAME=value):` for the\n"
-            "calls of this thread within the block, the variable for a whole run.  Unknown `MPICOLL_*` variables warn.\n",
+            "`mpicoll.settings.NAME = value` changes one for the process, `with mpicoll.override(NAME=value):`\n"
+            "for the calls of this thread within the block, the variable for a whole run.  Unknown\n"
+            "`MPICOLL_*` variables warn.\n",
             "| setting | variable | default | meaning |",
             "| --- | --- | --- | --- |",
             *rows,

@@ -38,7 +38,7 @@ def format_bytes(number: int) -> str:
     return str(number)
 
 
-def _awareness(text: str) -> bool | None:
+def _yes_no_auto(text: str) -> bool | None:
     words = {"1": True, "yes": True, "true": True, "0": False, "no": False, "false": False, "auto": None, "": None}
     if text.lower() not in words:
         raise ValueError(f"{text!r} is none of yes, no, auto")
@@ -73,16 +73,16 @@ class Setting:
 TABLE: dict[str, Setting] = {
     row.name: row
     for row in (
-        Setting("algorithms", "", str, "rules that come before tuning table and cost model, such as `allreduce:0-64K:ring`"),
+        Setting("algorithms", "", str, "rules before tuning table and cost model, such as `allreduce:0-64K:ring`"),
         Setting("tuning", "", str, "file with a tuning table; the packaged one if empty"),
-        Setting("segment_bytes", 0, _bytes_or_auto, "size of a segment of a message; `auto` lets the cost model choose"),
+        Setting("segment_bytes", 0, _bytes_or_auto, "size of a segment of a block; `auto`: the cost model chooses"),
         Setting("scratch_limit", 1 << 28, parse_bytes, "most bytes of scratch that one call may use at a time"),
-        Setting("cuda_aware", None, _awareness, "`yes` or `no` overrides what was found out about the MPI library"),
+        Setting("cuda_aware", None, _yes_no_auto, "`yes` or `no` overrides what was found out about the MPI library"),
         Setting("path", None, _path, "how device arrays travel: `direct`, `staged`, or `auto`"),
         Setting("debug", 0, int, "1 prints the plan of every call on every rank"),
         Setting("plan_cache", 256, int, "number of bound plans kept for each communicator"),
-        Setting("yield_wait", None, _awareness, "waiting ranks yield their core: `yes`, `no`, or `auto` (more ranks than cores)"),
-        Setting("prepare", True, _awareness, "let `import mpicoll` load a CUDA-capable UCX and set its MPI variables, where there is a GPU"),
+        Setting("yield_wait", None, _yes_no_auto, "waiting ranks yield their core; `auto`: if ranks outnumber cores"),
+        Setting("prepare", True, _yes_no_auto, "`import mpicoll` puts a CUDA-capable UCX under the MPI, if there is a GPU"),
     )
 }
 
@@ -96,6 +96,9 @@ class _Scope:
 
     version: int
     values: dict[str, Any]
+
+
+_NO_SCOPE = _Scope(0, {})
 
 
 class Settings:
@@ -112,7 +115,7 @@ class Settings:
             except ValueError as error:
                 raise ValueError(f"{row.variable}: {error}") from None
         object.__setattr__(self, "_base", values)
-        object.__setattr__(self, "_scoped", ContextVar("mpicoll_settings", default=_Scope(0, {})))
+        object.__setattr__(self, "_scoped", ContextVar("mpicoll_settings", default=_NO_SCOPE))
         object.__setattr__(self, "_changes", count(1))
         object.__setattr__(self, "_base_version", 0)
         known = {row.variable for row in TABLE.values()}

@@ -61,9 +61,7 @@ def _ids_of(cell: Ref, tmp: Scratch) -> list[int]:
     return [tmp.ids[c] if cell.buffer == "scratch" else c for c in cell.cells]
 
 
-@alltoall(
-    cost="lg*(α + n/2*β + λ + n/2*γ) + λ", reference="hypercube exchange; Johnsson, Ho 1989", power_of_two=True
-)
+@alltoall(cost="lg*(α + n/2*β + λ + n/2*γ) + λ", reference="hypercube exchange; Johnsson, Ho 1989", power_of_two=True)
 def recursive_doubling(rank: int, size: int) -> Schedule:
     """Partners 1, 2, 4, ... away exchange the half of the blocks that belongs to the other side.
 

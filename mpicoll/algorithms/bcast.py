@@ -61,9 +61,7 @@ def double_binary_tree(rank: int, size: int, root: int) -> Schedule:
     if rank == root:
         if size == 1:
             return Schedule.of([], 2)
-        tops = [
-            next(n for n in range(size - 1) if double_tree(n, size - 1)[tree].parent is None) for tree in (0, 1)
-        ]
+        tops = [next(n for n in range(size - 1) if double_tree(n, size - 1)[tree].parent is None) for tree in (0, 1)]
         sends = [Send(out(tree), phases.absolute(top + 1, size, root)) for tree, top in enumerate(tops)]
         return Schedule.of([step(one) for one in sends], 2)
     node = phases.relative(rank, size, root) - 1

@@ -186,7 +186,7 @@ def doubling_allgather(folded: Fold, cells: Ref) -> list[Step]:
 def halves_gather(folded: Fold, cells: Ref, name: Callable[[int], int]) -> list[Step]:
     """Collect at member 0 what members hold after halving."""
     assert folded.index is not None
-    steps = []
+    steps: list[Step] = []
     for k in reversed(range(folded.bits)):
         other = folded.index ^ 1 << k
         partner = name(folded.members[other])

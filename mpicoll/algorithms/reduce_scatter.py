@@ -44,9 +44,7 @@ def binomial(rank: int, size: int) -> Schedule:
     return Schedule.of(up + down + own, size, tmp)
 
 
-@reduce_scatter(
-    cost="(p-1)*(α + λ) + (p-1)/p*n*β + (p-1)/p*n*γ/s + (s-1)*o", reference="Patarasuk, Yuan 2009"
-)
+@reduce_scatter(cost="(p-1)*(α + λ) + (p-1)/p*n*β + (p-1)/p*n*γ/s + (s-1)*o", reference="Patarasuk, Yuan 2009")
 def ring(rank: int, size: int) -> Schedule:
     """Partial sums pass around a ring, each ending at the rank that it is for.
 
@@ -113,9 +111,7 @@ def pairwise(rank: int, size: int) -> Schedule:
     return Schedule.of(steps, size, tmp, window=2)
 
 
-@reduce_scatter(
-    cost="α + (p-2)*o + (p-1)/p*n*β + λ + (p-1)/p*n*γ", reference="direct exchange", ordered=True
-)
+@reduce_scatter(cost="α + (p-2)*o + (p-1)/p*n*β + λ + (p-1)/p*n*γ", reference="direct exchange", ordered=True)
 def all_pairs(rank: int, size: int) -> Schedule:
     """Send each rank its block and combine p blocks in rank order in one fused reduction.
 

@@ -210,9 +210,7 @@ def usable(
 ) -> tuple[Algorithm, ...]:
     """Return the algorithms that can serve."""
     return tuple(
-        a
-        for a in known(collective_name)
-        if not a.refuses(size, commutative=commutative, counts_known=counts_known)
+        a for a in known(collective_name) if not a.refuses(size, commutative=commutative, counts_known=counts_known)
     )
 
 

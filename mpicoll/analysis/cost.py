@@ -13,7 +13,7 @@ A cost is an expression in these names:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from types import CodeType
 
 NAMES = frozenset({"p", "n", "q", "lg", "r", "s", "α", "o", "β", "γ", "λ"})
@@ -62,12 +62,14 @@ class CostModel:
         return max(float(eval(_compiled(cost), {"__builtins__": {}}, values)), 0.0) + self.call + n * self.call_byte
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compiled(cost: str) -> CodeType:
     code = compile(cost, "<cost>", "eval")
     unknown = set(code.co_names) - NAMES
     if unknown:
-        raise ValueError(f"cost {cost!r} uses unknown names {', '.join(sorted(unknown))}; known: {', '.join(sorted(NAMES))}")
+        raise ValueError(
+            f"cost {cost!r} uses unknown names {', '.join(sorted(unknown))}; known: {', '.join(sorted(NAMES))}"
+        )
     return code
 
 

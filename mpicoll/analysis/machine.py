@@ -66,16 +66,11 @@ class _Machine:
             return False
         match instructions[rank.position]:
             case Start(transfers):
-                for t in transfers:
-                    self._check_start(rank, rank.program.transfers[t])
-                    self._mark_start(rank, t)
-                for t in transfers:
-                    self._post(rank, t)
+                self._start(rank, transfers)
             case Wait(transfers):
                 if not rank.done.issuperset(transfers):
                     return False
-                for t in transfers:
-                    self._unmark(rank, t)
+                self._complete(rank, transfers)
             case Launch(work):
                 self._launch(rank, work)
             case Sync(work):
@@ -93,6 +88,22 @@ class _Machine:
                 verb = "sends {} to" if t.sends else "receives {} from"
                 what = verb.format(t.ref)
                 raise rank.fail(t.step, f"deadlock: {what} rank {t.peer}, which never matches it")
+
+    def _start(self, rank: Rank, transfers: tuple[int, ...]) -> None:
+        for t in transfers:
+            self._check_start(rank, rank.program.transfers[t])
+            self._mark_start(rank, t)
+        for t in transfers:
+            self._post(rank, t)
+
+    def _complete(self, rank: Rank, transfers: tuple[int, ...]) -> None:
+        for t in transfers:
+            transfer = rank.program.transfers[t]
+            for key in rank.program.keys(transfer.ref, transfer.segment):
+                if transfer.sends:
+                    rank.sending[key].discard(t)
+                else:
+                    rank.receiving.pop(key, None)
 
     def _check_start(self, rank: Rank, transfer: Transfer) -> None:
         for key in rank.program.keys(transfer.ref, transfer.segment):
@@ -121,14 +132,6 @@ class _Machine:
                 rank.sending[key].add(t)
             else:
                 rank.receiving[key] = t
-
-    def _unmark(self, rank: Rank, t: int) -> None:
-        transfer = rank.program.transfers[t]
-        for key in rank.program.keys(transfer.ref, transfer.segment):
-            if transfer.sends:
-                rank.sending[key].discard(t)
-            else:
-                rank.receiving.pop(key, None)
 
     def _post(self, rank: Rank, t: int) -> None:
         transfer = rank.program.transfers[t]

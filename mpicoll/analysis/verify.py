@@ -64,7 +64,9 @@ def verify(name: str, schedules: Sequence[Schedule], *, root: int = 0, in_place:
     return proof
 
 
-def initial_memory(row: Collective, program: Program, rank: int, size: int, root: int, values: Values) -> dict[Key, int]:
+def initial_memory(
+    row: Collective, program: Program, rank: int, size: int, root: int, values: Values
+) -> dict[Key, int]:
     """Return a rank's memory before the collective."""
     buffer = "output" if program.aliased else "input"
     ids = row.before(rank, size, root, program.schedule.blocks)

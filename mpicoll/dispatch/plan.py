@@ -19,7 +19,6 @@ from mpicoll.schedule.collectives import collective
 from mpicoll.schedule.ir import Schedule
 from mpicoll.settings import settings
 
-
 #: segments in flight: enough that one moves while another is reduced and a third waits its turn
 LANES = 4
 #: bytes of the vector that one segment holds at most: MPI counts messages in 32 bits
@@ -151,7 +150,9 @@ def plan(
     counts_known = name.lower() not in ("gatherv", "scatterv", "alltoallv")
     memory, paths = ("host", ("host",)) if device == "cpu" else ("device", ("direct", "staged"))
     facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, settings.segment_bytes)
-    return make_plan(Key(facts, rank, root, algorithm or "", "", settings.algorithms, settings.tuning, settings.scratch_limit))
+    return make_plan(
+        Key(facts, rank, root, algorithm or "", "", settings.algorithms, settings.tuning, settings.scratch_limit)
+    )
 
 
 def _plural(number: int, word: str) -> str:

@@ -11,6 +11,7 @@ from mpicoll.algorithms import registry
 from mpicoll.algorithms.registry import Algorithm
 from mpicoll.analysis.cost import MODELS, pipelined
 from mpicoll.dispatch.rules import Choice, parse_choice, parse_rules
+from mpicoll.errors import UnsupportedError
 from mpicoll.settings import format_bytes
 
 #: numbers of segments that the cost model tries
@@ -115,7 +116,7 @@ def _forced(choice: Choice, facts: Facts) -> Choice:
     )
     if choice.path and choice.path not in facts.paths:
         usable = ", ".join(facts.paths)
-        raise registry.UnsupportedError(
+        raise UnsupportedError(
             f"{facts.collective}: path {choice.path!r} cannot serve {facts.memory} arrays here; usable: {usable}"
         )
     return _complete(choice, facts)
@@ -140,4 +141,6 @@ def _table(file: str) -> str:
 
 def describe_size(nbytes: int | None) -> str:
     """Write a message size for people."""
-    return "unknown size" if nbytes is None else f"{format_bytes(nbytes)} bytes" if nbytes < 1024 else format_bytes(nbytes)
+    return (
+        "unknown size" if nbytes is None else f"{format_bytes(nbytes)} bytes" if nbytes < 1024 else format_bytes(nbytes)
+    )

@@ -119,4 +119,4 @@ def overlap(a: Flat, b: Flat) -> bool:
     """Tell whether two flat arrays share memory."""
     if a.device != b.device or not a.size or not b.size:
         return False
-    return a.pointer < b.pointer + b.array.nbytes and b.pointer < a.pointer + a.array.nbytes
+    return bool(a.pointer < b.pointer + b.array.nbytes and b.pointer < a.pointer + a.array.nbytes)

@@ -83,9 +83,7 @@ def probe() -> Awareness:
     """Send a device array to oneself in a child process, where a crash harms nobody."""
     environ = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCHER) or k.startswith("OMPI_MCA")}
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", _PROBE], env=environ, timeout=60, capture_output=True, check=False
-        )
+        done = subprocess.run([sys.executable, "-c", _PROBE], env=environ, timeout=60, capture_output=True, check=False)
     except subprocess.TimeoutExpired:
         return Awareness(False, "a probe in a child process did not end within 60 s")
     if done.returncode == 0:

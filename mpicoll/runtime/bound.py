@@ -64,7 +64,7 @@ class Binder:
     slot: int = 0
 
     def bind(
-        self, program: Program, layout: Layout, bases: dict[str, int], dtype: np.dtype, op: Operator | None  # type: ignore[type-arg]
+        self, program: Program, layout: Layout, bases: dict[str, int], dtype: np.dtype, op: Operator | None
     ) -> Bound:
         """Return the program bound to where input, output and scratch start."""
         bound = Bound()
@@ -97,7 +97,7 @@ class Binder:
         return make(buffer, transfer.peer, tag)
 
     def _work(
-        self, program: Program, number: int, layout: Layout, bases: dict[str, int], dtype: np.dtype, op: Operator | None  # type: ignore[type-arg]
+        self, program: Program, number: int, layout: Layout, bases: dict[str, int], dtype: np.dtype, op: Operator | None
     ) -> list[Call]:
         work = program.works[number]
         operation = work.operation

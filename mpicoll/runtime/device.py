@@ -31,7 +31,7 @@ class Device:
         self.device, self.stream = device, stream
         self.events: dict[int, Any] = {}
 
-    def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Call:  # type: ignore[type-arg]
+    def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Call:
         """Return a call that launches one kernel combining the sources, in order, into the target."""
         function, module = kernels.compiled(kernels.fold_source(op, dtype, len(sources)), "fold", self.device)
         count = target[1] // dtype.itemsize
@@ -41,7 +41,7 @@ class Device:
         packed = ctypes.create_string_buffer(bytes(addresses) + bytes(numbers))
         return self._kernel(function, module, packed, max(packs, count - packs * kernels.width(dtype.itemsize)))
 
-    def scale(self, dtype: np.dtype, target: Run, factor: float) -> Call:  # type: ignore[type-arg]
+    def scale(self, dtype: np.dtype, target: Run, factor: float) -> Call:
         """Return a call that launches a multiplication in place."""
         function, module = kernels.compiled(kernels.scale_source(dtype), "scale", self.device)
         count = target[1] // dtype.itemsize

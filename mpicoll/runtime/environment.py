@@ -71,7 +71,13 @@ def prepare() -> Prepared:
 
 def local_rank() -> int:
     """Return this process's rank on its node as the launcher says, 0 without a launcher."""
-    for name in ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PMI_LOCAL_RANK", "PALS_LOCAL_RANKID"):
+    for name in (
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "MPI_LOCALRANKID",
+        "SLURM_LOCALID",
+        "PMI_LOCAL_RANK",
+        "PALS_LOCAL_RANKID",
+    ):
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])
     return 0

@@ -40,7 +40,17 @@ def bind(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Bound
     addresses = (source.pointer if source else 0, target.pointer if target else 0)
     shape = Shape.of(operands, channel.rank, channel.size)
     op = operands.op.name if operands.op else ""
-    key = (plan, shape, addresses, operands.dtype.str, operands.dtype.itemsize, op, operands.aliased, operands.device, stream)
+    key = (
+        plan,
+        shape,
+        addresses,
+        operands.dtype.str,
+        operands.dtype.itemsize,
+        op,
+        operands.aliased,
+        operands.device,
+        stream,
+    )
     found = channel.find(key)
     if found is None:
         found = _bind(plan, shape, operands, channel, stream)
@@ -111,9 +121,7 @@ def input_runs(layout: Layout, operands: Operands, rank: int, bases: dict[str, i
 
 
 def _runs(buffer: str, ids: Any, layout: Layout, bases: dict[str, int]) -> list[Run]:
-    runs = sorted(
-        layout.cell(buffer, block, segment, bases) for segment in range(layout.segments) for block in ids
-    )
+    runs = sorted(layout.cell(buffer, block, segment, bases) for segment in range(layout.segments) for block in ids)
     merged: list[Run] = []
     for address, nbytes in runs:
         if merged and merged[-1][0] + merged[-1][1] == address:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -16,16 +17,18 @@ Call = Callable[[], object]
 CHUNK = 1 << 15
 
 
-def view(run: Run, dtype: np.dtype) -> np.ndarray:  # type: ignore[type-arg]
+def view(run: Run, dtype: np.dtype) -> np.ndarray:
     """Return an array over raw memory; it does not keep the memory alive."""
     address, nbytes = run
-    return np.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype)
+    memory: Any = (ctypes.c_char * nbytes).from_address(address)
+    array: np.ndarray = np.frombuffer(memory, dtype)
+    return array
 
 
 class Host:
     """Binds local work on host memory; work is done when its call returns."""
 
-    def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Call:  # type: ignore[type-arg]
+    def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Call:
         """Return a call that combines the sources, left to right, into the target."""
         into, operands = view(target, dtype), [view(s, dtype) for s in sources]
         ufunc = op.ufunc
@@ -41,7 +44,7 @@ class Host:
         into, origin = view(target, np.dtype("u1")), view(source, np.dtype("u1"))
         return lambda: np.copyto(into, origin)
 
-    def scale(self, dtype: np.dtype, target: Run, factor: float) -> Call:  # type: ignore[type-arg]
+    def scale(self, dtype: np.dtype, target: Run, factor: float) -> Call:
         """Return a call that multiplies in place."""
         into = view(target, dtype)
         return lambda: np.multiply(into, dtype.type(factor), out=into)
@@ -55,7 +58,7 @@ class Host:
         return None
 
 
-def _fold_chunks(ufunc: np.ufunc, into: np.ndarray, operands: list[np.ndarray], dtype: np.dtype) -> None:  # type: ignore[type-arg]
+def _fold_chunks(ufunc: np.ufunc, into: np.ndarray, operands: list[np.ndarray], dtype: np.dtype) -> None:
     """Combine left to right chunk by chunk, in `dtype`; the target may be any of the operands."""
     total = np.empty(min(CHUNK, into.size), dtype)
     for start in range(0, into.size, CHUNK):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__({threads}) scale(const Args args) {
 """
 
 
-def _prelude(dtype: np.dtype) -> str:  # type: ignore[type-arg]
+def _prelude(dtype: np.dtype) -> str:
     stored, computed, conversions = _TYPES[dtype.name]
     real = "float" if dtype.itemsize == 8 else "double"
     own = f"typedef {real} R;\n{_COMPLEX}" if dtype.kind == "c" else ""
@@ -113,7 +113,7 @@ def width(itemsize: int) -> int:
     return max(16 // itemsize, 1)
 
 
-def fold_source(op: Operator, dtype: np.dtype, sources: int) -> str:  # type: ignore[type-arg]
+def fold_source(op: Operator, dtype: np.dtype, sources: int) -> str:
     """Return the source of a kernel that combines `sources` operands."""
     expression = op.cuda_bool if dtype.kind == "b" else op.cuda.replace("T(", "A(")
     return _prelude(dtype) + _SOURCE.format(
@@ -121,13 +121,13 @@ def fold_source(op: Operator, dtype: np.dtype, sources: int) -> str:  # type: ig
     )
 
 
-def scale_source(dtype: np.dtype) -> str:  # type: ignore[type-arg]
+def scale_source(dtype: np.dtype) -> str:
     """Return the source of a kernel that multiplies in place."""
     real = "double" if dtype.name in ("float64", "complex128") else "float"
     return _prelude(dtype) + _SCALE.format(threads=THREADS, real=real)
 
 
-@lru_cache(maxsize=None)
+@cache
 def compiled(source: str, name: str, device: int) -> tuple[int, Any]:
     """Compile for the current device; returns the function's address and what keeps it alive."""
     import cupy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from mpicoll.runtime.operands import Blocks, Operands
@@ -64,7 +65,7 @@ class Shape:
         if segments > 1:
             return False
         places = [self.place(ref.buffer, cell) for cell in ref.cells]
-        return all(d + c == after for (c, d), (_, after) in zip(places, places[1:], strict=False))
+        return all(d + c == after for (c, d), (_, after) in itertools.pairwise(places))
 
 
 class Layout:

@@ -48,7 +48,7 @@ class Operands:
 
     row: Collective
     method: str
-    dtype: np.dtype  # type: ignore[type-arg]
+    dtype: np.dtype
     device: int = -1
     root: int = 0
     op: Operator | None = None
@@ -229,7 +229,9 @@ class _Call:
     def refuse_in_place(self, name: str, value: Any) -> None:
         """Refuse MPI.IN_PLACE where only the root may say it."""
         if is_in_place(value):
-            raise ValueError(f"{self.method}: {name} is MPI.IN_PLACE on rank {self.rank}; only root {self.root} may say so")
+            raise ValueError(
+                f"{self.method}: {name} is MPI.IN_PLACE on rank {self.rank}; only root {self.root} may say so"
+            )
 
     def plain(self, flat: Flat, name: str) -> int:
         """Return the number of elements of a buffer that is one block."""

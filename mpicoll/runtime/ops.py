@@ -41,7 +41,7 @@ class Operator:
     average: bool = False
     commutative: bool = True
 
-    def check(self, collective: str, dtype: np.dtype) -> None:  # type: ignore[type-arg]
+    def check(self, collective: str, dtype: np.dtype) -> None:
         """Raise TypeError unless the operator serves this dtype."""
         if kind(dtype) not in self.kinds:
             raise TypeError(f"{collective}: op {self.name} is not defined for {dtype}")
@@ -49,12 +49,12 @@ class Operator:
             raise TypeError(f"{collective}: {dtype} is not in this machine's byte order; convert it first")
 
 
-def kind(dtype: np.dtype) -> str:  # type: ignore[type-arg]
+def kind(dtype: np.dtype) -> str:
     """Return a dtype's kind, where bfloat16 (which NumPy calls void) is floating."""
     return "f" if dtype.name == "bfloat16" else dtype.kind
 
 
-def is_half(dtype: np.dtype) -> bool:  # type: ignore[type-arg]
+def is_half(dtype: np.dtype) -> bool:
     """Tell whether this is a half-precision type, which is combined in float32."""
     return dtype.itemsize == 2 and kind(dtype) == "f"
 

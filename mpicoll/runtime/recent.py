@@ -36,7 +36,12 @@ class Entry:
         for array, known in zip(arrays, self.arrays, strict=True):
             if type(known) is tuple:
                 ref, pointer, nbytes, dtype = known
-                if ref() is not array or array.nbytes != nbytes or array.dtype is not dtype or address(array) != pointer:
+                if (
+                    ref() is not array
+                    or array.nbytes != nbytes
+                    or array.dtype is not dtype
+                    or address(array) != pointer
+                ):
                     return False
             elif array is not known:
                 return False

@@ -75,11 +75,13 @@ def in_order_tree(node: int, nodes: int) -> BinaryNode:
 
 def double_tree(node: int, nodes: int) -> tuple[BinaryNode, BinaryNode]:
     """Return a node's places in two binary trees, inner in at most one of them (Sanders et al. 2009)."""
-    if nodes % 2:  # shift by one
-        there, back = (node - 1) % nodes, lambda n: (n + 1) % nodes
-    else:  # mirror
-        there, back = nodes - 1 - node, lambda n: nodes - 1 - n
+    odd = nodes % 2
+    there = (node - 1) % nodes if odd else nodes - 1 - node  # shift by one, or mirror
     second = in_order_tree(there, nodes)
+
+    def back(n: int) -> int:
+        return (n + 1) % nodes if odd else nodes - 1 - n
+
     parent = None if second.parent is None else back(second.parent)
     return in_order_tree(node, nodes), BinaryNode(parent, tuple(back(c) for c in second.children))
 

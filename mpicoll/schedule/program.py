@@ -147,6 +147,16 @@ class _Cell:
     sends: list[int] = field(default_factory=list)
     read_by: int = -1
 
+    def messages(self, writes: bool) -> list[int]:
+        """Return the messages that must be complete before the cell is read, or written."""
+        written = [] if self.writer is None or self.writer_is_work else [self.writer]
+        return written + self.sends if writes else written
+
+    def work(self, writes: bool) -> int:
+        """Return the work that must be complete before MPI reads the cell, or writes it; -1 for none."""
+        written = self.writer if self.writer is not None and self.writer_is_work else -1
+        return max(written, self.read_by) if writes else written
+
 
 class _Emitter:
     """Appends instructions, each preceded by the waits that its cells demand."""
@@ -231,13 +241,8 @@ class _Emitter:
             transfer = self.transfers[t]
             for key in self._keys(transfer.ref, transfer.segment):
                 cell = self.cells[key]
-                if cell.writer is not None and cell.writer_is_work:
-                    work = max(work, cell.writer)
-                elif cell.writer is not None:
-                    waits.append(cell.writer)
-                if not transfer.sends:
-                    waits += cell.sends
-                    work = max(work, cell.read_by)
+                waits += cell.messages(writes=not transfer.sends)
+                work = max(work, cell.work(writes=not transfer.sends))
         self.wait(waits)
         self.sync(work)
         for t in transfers:
@@ -255,12 +260,10 @@ class _Emitter:
         reads = [key for ref in sources for key in self._keys(ref, segment)]
         writes = self._keys(operation.target, segment)
         waits: list[int] = []
-        for key in (*reads, *writes):
-            cell = self.cells[key]
-            if cell.writer is not None and not cell.writer_is_work:
-                waits.append(cell.writer)
+        for key in reads:
+            waits += self.cells[key].messages(writes=False)
         for key in writes:
-            waits += self.cells[key].sends
+            waits += self.cells[key].messages(writes=True)
         self.wait(waits)
         work = len(self.works)
         self.works.append(Work(operation, segment, index))
