@@ -82,7 +82,7 @@ TABLE: dict[str, Setting] = {
         Setting("debug", 0, int, "1 prints the plan of every call on every rank"),
         Setting("plan_cache", 256, int, "number of bound plans kept for each communicator"),
         Setting("yield_wait", None, _yes_no_auto, "waiting ranks yield their core; `auto`: if ranks outnumber cores"),
-        Setting("prepare", True, _yes_no_auto, "`import mpicoll` puts a CUDA-capable UCX under the MPI, if there is a GPU"),
+        Setting("prepare", True, _yes_no_auto, "`import mpicoll` puts a CUDA-capable UCX under MPI, if there is a GPU"),
     )
 }
 

@@ -1,91 +1,201 @@
-"""The calls: for each method of mpi4py, how its arguments become operands."""
+"""The one place of validation: what each argument of every collective method means on this rank.
+
+Every check here needs no message, so a mistake is found before the first one is sent.
+Blocking, nonblocking and persistent calls, and plans, all come through here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
-from mpicoll.runtime import operands as o
-from mpicoll.runtime.operands import Operands
+from mpicoll.runtime.arrays import Array, flatten
+from mpicoll.runtime.operands import Call, Operands
+from mpicoll.runtime.spec import is_in_place
+from mpicoll.schedule.collectives import COLLECTIVES
 
 
-def _barrier(rank: int, size: int) -> Operands:
-    return o.barrier()
+def barrier(rank: int, size: int) -> Operands:
+    """Barrier: no arguments."""
+    return Operands(COLLECTIVES["barrier"], "barrier", np.dtype("u1"))
 
 
-def _bcast(rank: int, size: int, buf: Any, root: int = 0) -> Operands:
-    return o.bcast(rank, size, buf, root)
+def bcast(rank: int, size: int, buf: Any, root: int = 0) -> Operands:
+    """Bcast: n elements on all ranks, read at the root and written elsewhere."""
+    call = Call("bcast", "bcast", rank, size, root)
+    both = call.argument("buf", buf, reads=rank == root, writes=rank != root)
+    count = call.plain(both, "buf")
+    return call.operands(both, both, count=count, nbytes=count, aliased=True)
 
 
-def _gather(vector: bool) -> Callable[..., Operands]:
-    def read(rank: int, size: int, sendbuf: Any, recvbuf: Any, root: int = 0) -> Operands:
-        return o.gather(rank, size, sendbuf, recvbuf, root, vector)
-
-    return read
-
-
-def _scatter(vector: bool) -> Callable[..., Operands]:
-    def read(rank: int, size: int, sendbuf: Any, recvbuf: Any, root: int = 0) -> Operands:
-        return o.scatter(rank, size, sendbuf, recvbuf, root, vector)
-
-    return read
-
-
-def _allgather(vector: bool) -> Callable[..., Operands]:
-    def read(rank: int, size: int, sendbuf: Any, recvbuf: Any) -> Operands:
-        return o.allgather(rank, size, sendbuf, recvbuf, vector)
-
-    return read
-
-
-def _alltoall(vector: bool) -> Callable[..., Operands]:
-    def read(rank: int, size: int, sendbuf: Any, recvbuf: Any) -> Operands:
-        return o.alltoall(rank, size, sendbuf, recvbuf, vector)
-
-    return read
+def reduction(
+    name: str, rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM, root: int = 0
+) -> Operands:
+    """Reduce, Allreduce, Scan, Exscan: n elements each; Reduce's recvbuf only at the root."""
+    call = Call(name, name, rank, size, root)
+    receives = name != "reduce" or rank == root
+    if not receives:
+        call.refuse_in_place("sendbuf", sendbuf)
+        source = call.argument("sendbuf", sendbuf, reads=True)
+        count = call.plain(source, "sendbuf")
+        return call.operands(source, None, count=count, nbytes=count, op=op)
+    if is_in_place(sendbuf) or sendbuf is None or sendbuf is recvbuf:
+        both = call.argument("recvbuf", recvbuf, reads=True, writes=True)
+        count = call.plain(both, "recvbuf")
+        return call.operands(both, both, count=count, nbytes=count, op=op, aliased=True)
+    source = call.argument("sendbuf", sendbuf, reads=True)
+    target = call.argument("recvbuf", recvbuf, writes=True, reads=name == "exscan")
+    count = call.plain(source, "sendbuf")
+    call.same("recvbuf", call.plain(target, "recvbuf"), "sendbuf", count)
+    aliased = call.same_start(source, target)
+    if not aliased:
+        call.apart(source, target, "MPI.IN_PLACE")
+    return call.operands(source, target, count=count, nbytes=count, op=op, aliased=aliased)
 
 
-def _reduce(rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM, root: int = 0) -> Operands:
-    return o.reduction("reduce", rank, size, sendbuf, recvbuf, op, root)
+def gather(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any, root: int = 0) -> Operands:
+    """Gather, Gatherv: each rank's block, all of them at the root."""
+    call = Call("gather", "gatherv" if vector else "gather", rank, size, root)
+    if rank != root:
+        call.refuse_in_place("sendbuf", sendbuf)
+        source = call.argument("sendbuf", sendbuf, reads=True)
+        count = call.plain(source, "sendbuf")
+        return call.operands(source, None, in_blocks=((count,), (0,)), nbytes=None if vector else count * size)
+    in_place = is_in_place(sendbuf) or sendbuf is None
+    target = call.argument("recvbuf", recvbuf, writes=True, reads=in_place)
+    blocks = call.blocks(target, "recvbuf", vector)
+    nbytes = None if vector else sum(blocks[0])
+    if in_place:
+        return call.own_block_of(target, blocks, nbytes=nbytes)
+    source = call.argument("sendbuf", sendbuf, reads=True)
+    return call.into_blocks(source, target, blocks, nbytes=nbytes)
 
 
-def _reduction(name: str) -> Callable[..., Operands]:
-    def read(rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM) -> Operands:
-        return o.reduction(name, rank, size, sendbuf, recvbuf, op)
+def allgather(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) -> Operands:
+    """Allgather, Allgatherv: each rank's block, all of them everywhere."""
+    call = Call("allgather", "allgatherv" if vector else "allgather", rank, size)
+    in_place = is_in_place(sendbuf) or sendbuf is None
+    target = call.argument("recvbuf", recvbuf, writes=True, reads=in_place)
+    blocks = call.blocks(target, "recvbuf", vector)
+    if in_place:
+        return call.own_block_of(target, blocks, nbytes=sum(blocks[0]))
+    source = call.argument("sendbuf", sendbuf, reads=True)
+    return call.into_blocks(source, target, blocks, nbytes=sum(blocks[0]))
 
-    return read
+
+def scatter(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any, root: int = 0) -> Operands:
+    """Scatter, Scatterv: the root's blocks, each to its rank."""
+    call = Call("scatter", "scatterv" if vector else "scatter", rank, size, root)
+    if rank != root:
+        call.refuse_in_place("recvbuf", recvbuf)
+        target = call.argument("recvbuf", recvbuf, writes=True)
+        count = call.plain(target, "recvbuf")
+        return call.operands(None, target, out_blocks=((count,), (0,)), nbytes=None if vector else count * size)
+    source = call.argument("sendbuf", sendbuf, reads=True)
+    blocks = call.blocks(source, "sendbuf", vector)
+    nbytes = None if vector else sum(blocks[0])
+    own = (blocks[0][rank],), (blocks[1][rank],)
+    if is_in_place(recvbuf) or recvbuf is None:
+        return call.operands(source, source, in_blocks=blocks, out_blocks=own, nbytes=nbytes, aliased=True)
+    target = call.argument("recvbuf", recvbuf, writes=True)
+    return call.from_blocks(source, target, blocks, nbytes=nbytes)
 
 
-def _reduce_scatter_block(rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM) -> Operands:
-    return o.reduce_scatter(rank, size, sendbuf, recvbuf, None, op)
-
-
-def _reduce_scatter(
+def reduce_scatter(
     rank: int, size: int, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: Any = MPI.SUM
 ) -> Operands:
-    return o.reduce_scatter(rank, size, sendbuf, recvbuf, recvcounts, op)
+    """Reduce_scatter(_block): sum(counts) elements in, counts[rank] out; None: equal blocks.
+
+    In place (sendbuf=MPI.IN_PLACE) recvbuf holds the input, and the result is put at its front.
+    """
+    method = "reduce_scatter_block" if recvcounts is None else "reduce_scatter"
+    call = Call("reduce_scatter", method, rank, size)
+    in_place = is_in_place(sendbuf) or sendbuf is None
+    if in_place:
+        source = call.argument("recvbuf", recvbuf, reads=True, writes=True)
+    else:
+        source = call.argument("sendbuf", sendbuf, reads=True)
+    blocks = call.given_blocks(source, "recvbuf" if in_place else "sendbuf", recvcounts)
+    nbytes = sum(blocks[0])
+    own = (blocks[0][rank],), (blocks[1][rank],)
+    if in_place:
+        done = call.operands(source, source, in_blocks=blocks, out_blocks=own, nbytes=nbytes, op=op, aliased=True)
+        done.after.insert(0, _to_front(source.array, own[1][0], own[0][0]))
+        return done
+    target = call.argument("recvbuf", recvbuf, writes=True)
+    return call.from_blocks(source, target, blocks, nbytes=nbytes, op=op)
+
+
+def alltoall(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) -> Operands:
+    """Alltoall, Alltoallv: block q of the input goes to rank q, whose block becomes this rank's."""
+    call = Call("alltoall", "alltoallv" if vector else "alltoall", rank, size)
+    in_place = is_in_place(sendbuf) or sendbuf is None
+    target = call.argument("recvbuf", recvbuf, writes=True, reads=in_place)
+    out_blocks = call.blocks(target, "recvbuf", vector)
+    nbytes = None if vector else sum(out_blocks[0])
+    if in_place:
+        held = type(target.array)(target.array.shape, target.array.dtype)  # recvbuf is replaced block by block
+        source = flatten(call.method, "recvbuf", held, reads=True, writes=False)
+        done = call.operands(source, target, in_blocks=out_blocks, out_blocks=out_blocks, nbytes=nbytes)
+        done.before.append(lambda: held.__setitem__(..., target.array))
+        return done
+    source = call.argument("sendbuf", sendbuf, reads=True)
+    in_blocks = call.blocks(source, "sendbuf", vector)
+    if not vector:
+        call.same("recvbuf", sum(out_blocks[0]), "sendbuf", sum(in_blocks[0]))
+    if in_blocks[0][rank] != out_blocks[0][rank]:
+        raise ValueError(
+            f"{call.method}: recvbuf expects {out_blocks[0][rank]} elements from this rank itself, "
+            f"sendbuf has {in_blocks[0][rank]} for it"
+        )
+    call.apart(source, target, "MPI.IN_PLACE")
+    return call.operands(source, target, in_blocks=in_blocks, out_blocks=out_blocks, nbytes=nbytes)
+
+
+def _to_front(array: Array, start: int, count: int) -> Callable[[], None]:
+    def move() -> None:
+        part = array[start : start + count]
+        array[:count] = part.copy() if start < count else part
+
+    return move if start and count else lambda: None
+
+
+def reduce_scatter_block(rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM) -> Operands:
+    """Reduce_scatter_block: Reduce_scatter with equal blocks."""
+    return reduce_scatter(rank, size, sendbuf, recvbuf, None, op)
+
+
+def reduce(rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM, root: int = 0) -> Operands:
+    """Reduce: n elements each, the result at the root."""
+    return reduction("reduce", rank, size, sendbuf, recvbuf, op, root)
+
+
+def _everywhere(name: str, rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM) -> Operands:
+    return reduction(name, rank, size, sendbuf, recvbuf, op)
 
 
 #: method -> (rank, size, *arguments of the method) -> operands
 CALLS: dict[str, Callable[..., Operands]] = {
-    "Barrier": _barrier,
-    "Bcast": _bcast,
-    "Gather": _gather(vector=False),
-    "Gatherv": _gather(vector=True),
-    "Scatter": _scatter(vector=False),
-    "Scatterv": _scatter(vector=True),
-    "Allgather": _allgather(vector=False),
-    "Allgatherv": _allgather(vector=True),
-    "Alltoall": _alltoall(vector=False),
-    "Alltoallv": _alltoall(vector=True),
-    "Reduce": _reduce,
-    "Allreduce": _reduction("allreduce"),
-    "Reduce_scatter_block": _reduce_scatter_block,
-    "Reduce_scatter": _reduce_scatter,
-    "Scan": _reduction("scan"),
-    "Exscan": _reduction("exscan"),
+    "Barrier": barrier,
+    "Bcast": bcast,
+    "Gather": partial(gather, False),
+    "Gatherv": partial(gather, True),
+    "Scatter": partial(scatter, False),
+    "Scatterv": partial(scatter, True),
+    "Allgather": partial(allgather, False),
+    "Allgatherv": partial(allgather, True),
+    "Alltoall": partial(alltoall, False),
+    "Alltoallv": partial(alltoall, True),
+    "Reduce": reduce,
+    "Allreduce": partial(_everywhere, "allreduce"),
+    "Reduce_scatter_block": reduce_scatter_block,
+    "Reduce_scatter": reduce_scatter,
+    "Scan": partial(_everywhere, "scan"),
+    "Exscan": partial(_everywhere, "exscan"),
 }
 
 

@@ -1,7 +1,6 @@
-"""The one place of validation: what each argument of a collective means on this rank.
+"""A call's arguments, understood: read, compared, and turned into operands.
 
-Every check here needs no message, so a mistake is found before the first one is sent.
-Blocking, nonblocking and persistent calls, and plans, all come through here.
+`runtime/calls.py` says what each method's arguments mean; this is what it says it with.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.runtime.arrays import Array, Flat, flatten, overlap
+from mpicoll.runtime.arrays import Flat, flatten, overlap
 from mpicoll.runtime.ops import Average, Operator, operator
 from mpicoll.runtime.spec import Spec, is_in_place, read_spec
 from mpicoll.schedule.collectives import COLLECTIVES, Collective
@@ -69,140 +68,7 @@ def dense(counts: tuple[int, ...]) -> Blocks:
     return counts, offsets(counts)
 
 
-def barrier() -> Operands:
-    """Barrier: no arguments."""
-    return Operands(COLLECTIVES["barrier"], "barrier", np.dtype("u1"))
-
-
-def bcast(rank: int, size: int, buf: Any, root: int) -> Operands:
-    """Bcast: n elements on all ranks, read at the root and written elsewhere."""
-    call = _Call("bcast", "bcast", rank, size, root)
-    both = call.argument("buf", buf, reads=rank == root, writes=rank != root)
-    count = call.plain(both, "buf")
-    return call.operands(both, both, count=count, nbytes=count, aliased=True)
-
-
-def reduction(name: str, rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any, root: int = 0) -> Operands:
-    """Reduce, Allreduce, Scan, Exscan: n elements each; Reduce's recvbuf only at the root."""
-    call = _Call(name, name, rank, size, root)
-    receives = name != "reduce" or rank == root
-    if not receives:
-        call.refuse_in_place("sendbuf", sendbuf)
-        source = call.argument("sendbuf", sendbuf, reads=True)
-        count = call.plain(source, "sendbuf")
-        return call.operands(source, None, count=count, nbytes=count, op=op)
-    if is_in_place(sendbuf) or sendbuf is None or sendbuf is recvbuf:
-        both = call.argument("recvbuf", recvbuf, reads=True, writes=True)
-        count = call.plain(both, "recvbuf")
-        return call.operands(both, both, count=count, nbytes=count, op=op, aliased=True)
-    source = call.argument("sendbuf", sendbuf, reads=True)
-    target = call.argument("recvbuf", recvbuf, writes=True, reads=name == "exscan")
-    count = call.plain(source, "sendbuf")
-    call.same("recvbuf", call.plain(target, "recvbuf"), "sendbuf", count)
-    aliased = call.same_start(source, target)
-    if not aliased:
-        call.apart(source, target, "MPI.IN_PLACE")
-    return call.operands(source, target, count=count, nbytes=count, op=op, aliased=aliased)
-
-
-def gather(rank: int, size: int, sendbuf: Any, recvbuf: Any, root: int, vector: bool) -> Operands:
-    """Gather, Gatherv: each rank's block, all of them at the root."""
-    call = _Call("gather", "gatherv" if vector else "gather", rank, size, root)
-    if rank != root:
-        call.refuse_in_place("sendbuf", sendbuf)
-        source = call.argument("sendbuf", sendbuf, reads=True)
-        count = call.plain(source, "sendbuf")
-        return call.operands(source, None, in_blocks=((count,), (0,)), nbytes=None if vector else count * size)
-    in_place = is_in_place(sendbuf) or sendbuf is None
-    target = call.argument("recvbuf", recvbuf, writes=True, reads=in_place)
-    blocks = call.blocks(target, "recvbuf", vector)
-    nbytes = None if vector else sum(blocks[0])
-    if in_place:
-        return call.own_block_of(target, blocks, nbytes=nbytes)
-    source = call.argument("sendbuf", sendbuf, reads=True)
-    return call.into_blocks(source, target, blocks, nbytes=nbytes)
-
-
-def allgather(rank: int, size: int, sendbuf: Any, recvbuf: Any, vector: bool) -> Operands:
-    """Allgather, Allgatherv: each rank's block, all of them everywhere."""
-    call = _Call("allgather", "allgatherv" if vector else "allgather", rank, size)
-    in_place = is_in_place(sendbuf) or sendbuf is None
-    target = call.argument("recvbuf", recvbuf, writes=True, reads=in_place)
-    blocks = call.blocks(target, "recvbuf", vector)
-    if in_place:
-        return call.own_block_of(target, blocks, nbytes=sum(blocks[0]))
-    source = call.argument("sendbuf", sendbuf, reads=True)
-    return call.into_blocks(source, target, blocks, nbytes=sum(blocks[0]))
-
-
-def scatter(rank: int, size: int, sendbuf: Any, recvbuf: Any, root: int, vector: bool) -> Operands:
-    """Scatter, Scatterv: the root's blocks, each to its rank."""
-    call = _Call("scatter", "scatterv" if vector else "scatter", rank, size, root)
-    if rank != root:
-        call.refuse_in_place("recvbuf", recvbuf)
-        target = call.argument("recvbuf", recvbuf, writes=True)
-        count = call.plain(target, "recvbuf")
-        return call.operands(None, target, out_blocks=((count,), (0,)), nbytes=None if vector else count * size)
-    source = call.argument("sendbuf", sendbuf, reads=True)
-    blocks = call.blocks(source, "sendbuf", vector)
-    nbytes = None if vector else sum(blocks[0])
-    own = (blocks[0][rank],), (blocks[1][rank],)
-    if is_in_place(recvbuf) or recvbuf is None:
-        return call.operands(source, source, in_blocks=blocks, out_blocks=own, nbytes=nbytes, aliased=True)
-    target = call.argument("recvbuf", recvbuf, writes=True)
-    return call.from_blocks(source, target, blocks, nbytes=nbytes)
-
-
-def reduce_scatter(rank: int, size: int, sendbuf: Any, recvbuf: Any, counts: Any, op: Any) -> Operands:
-    """Reduce_scatter(_block): sum(counts) elements in, counts[rank] out; counts None: equal blocks.
-
-    In place (sendbuf=MPI.IN_PLACE) recvbuf holds the input, and the result is put at its front.
-    """
-    method = "reduce_scatter_block" if counts is None else "reduce_scatter"
-    call = _Call("reduce_scatter", method, rank, size)
-    in_place = is_in_place(sendbuf) or sendbuf is None
-    if in_place:
-        source = call.argument("recvbuf", recvbuf, reads=True, writes=True)
-    else:
-        source = call.argument("sendbuf", sendbuf, reads=True)
-    blocks = call.given_blocks(source, "recvbuf" if in_place else "sendbuf", counts)
-    nbytes = sum(blocks[0])
-    own = (blocks[0][rank],), (blocks[1][rank],)
-    if in_place:
-        done = call.operands(source, source, in_blocks=blocks, out_blocks=own, nbytes=nbytes, op=op, aliased=True)
-        done.after.insert(0, _to_front(source.array, own[1][0], own[0][0]))
-        return done
-    target = call.argument("recvbuf", recvbuf, writes=True)
-    return call.from_blocks(source, target, blocks, nbytes=nbytes, op=op)
-
-
-def alltoall(rank: int, size: int, sendbuf: Any, recvbuf: Any, vector: bool) -> Operands:
-    """Alltoall, Alltoallv: block q of the input goes to rank q, whose block becomes this rank's."""
-    call = _Call("alltoall", "alltoallv" if vector else "alltoall", rank, size)
-    in_place = is_in_place(sendbuf) or sendbuf is None
-    target = call.argument("recvbuf", recvbuf, writes=True, reads=in_place)
-    out_blocks = call.blocks(target, "recvbuf", vector)
-    nbytes = None if vector else sum(out_blocks[0])
-    if in_place:
-        held = type(target.array)(target.array.shape, target.array.dtype)  # recvbuf is replaced block by block
-        source = flatten(call.method, "recvbuf", held, reads=True, writes=False)
-        done = call.operands(source, target, in_blocks=out_blocks, out_blocks=out_blocks, nbytes=nbytes)
-        done.before.append(lambda: held.__setitem__(..., target.array))
-        return done
-    source = call.argument("sendbuf", sendbuf, reads=True)
-    in_blocks = call.blocks(source, "sendbuf", vector)
-    if not vector:
-        call.same("recvbuf", sum(out_blocks[0]), "sendbuf", sum(in_blocks[0]))
-    if in_blocks[0][rank] != out_blocks[0][rank]:
-        raise ValueError(
-            f"{call.method}: recvbuf expects {out_blocks[0][rank]} elements from this rank itself, "
-            f"sendbuf has {in_blocks[0][rank]} for it"
-        )
-    call.apart(source, target, "MPI.IN_PLACE")
-    return call.operands(source, target, in_blocks=in_blocks, out_blocks=out_blocks, nbytes=nbytes)
-
-
-class _Call:
+class Call:
     """One call being understood: reads arguments, compares them, and makes the operands."""
 
     def __init__(self, name: str, method: str, rank: int, size: int, root: int = 0) -> None:
@@ -384,11 +250,3 @@ class _Call:
         if source.device != target.device:
             places = ["on the host" if f.device < 0 else f"on device {f.device}" for f in (source, target)]
             raise ValueError(f"{self.method}: sendbuf is {places[0]}, recvbuf is {places[1]}")
-
-
-def _to_front(array: Array, start: int, count: int) -> Callable[[], None]:
-    def move() -> None:
-        part = array[start : start + count]
-        array[:count] = part.copy() if start < count else part
-
-    return move if start and count else lambda: None
