@@ -10,7 +10,8 @@ from mpicoll.analysis.values import Values, rank_list
 from mpicoll.analysis.verify import initial_memory
 from mpicoll.schedule.collectives import Collective, collective
 from mpicoll.schedule.ir import Schedule, Send
-from mpicoll.schedule.program import Program, Start, Wait, stepwise_program
+from mpicoll.schedule.planner import stepwise_program
+from mpicoll.schedule.program import Program, Start, Wait
 
 #: ranks written as one character each
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"

@@ -11,7 +11,8 @@ from mpicoll.errors import ScheduleError
 from mpicoll.schedule.collectives import Collective, collective
 from mpicoll.schedule.ir import Schedule
 from mpicoll.schedule.pack import pack
-from mpicoll.schedule.program import Key, Program, compile_program, stepwise_program
+from mpicoll.schedule.planner import compile_program, stepwise_program
+from mpicoll.schedule.program import Key, Program
 
 #: (segments, lanes) of the planner's orders that every schedule must survive
 PIPELINES = ((1, 1), (2, 2), (3, 3), (3, 2))

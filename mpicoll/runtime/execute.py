@@ -13,7 +13,8 @@ from mpicoll.runtime.host import Host
 from mpicoll.runtime.layout import Layout, Run, Shape
 from mpicoll.runtime.operands import Operands
 from mpicoll.schedule.pack import pack
-from mpicoll.schedule.program import Program, compile_program
+from mpicoll.schedule.planner import compile_program
+from mpicoll.schedule.program import Program
 from mpicoll.settings import settings
 
 

@@ -6,7 +6,8 @@ Pure: the standard library only.
 from mpicoll.schedule.collectives import COLLECTIVES, Collective, collective
 from mpicoll.schedule.ir import Copy, Recv, Reduce, Ref, Schedule, Scratch, Send, Step, inp, out, step
 from mpicoll.schedule.partition import offsets, split
-from mpicoll.schedule.program import Program, compile_program, stepwise_program
+from mpicoll.schedule.planner import compile_program, stepwise_program
+from mpicoll.schedule.program import Program
 
 __all__ = [
     "COLLECTIVES",
