@@ -149,7 +149,7 @@ class _Rank:
         return self.memory[cell]
 
     def check_writable(self, ref):
-        if ref.buffer == "input":
+        if ref.buffer == "input" and not self.shared:
             raise WrongError(f"rank {self.number}: writes its input")
 
     def cells(self, ref):
@@ -157,6 +157,8 @@ class _Rank:
         return [(buffer, cell) for cell in ref.cells]
 
     def size_of(self, buffer, cell):
+        if buffer == "scratch" and cell >= len(self.sized):
+            raise WrongError(f"rank {self.number}: no scratch cell {cell}")
         return self.sized[cell] if buffer == "scratch" else cell
 
 
