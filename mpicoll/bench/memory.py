@@ -1,0 +1,80 @@
+"""Where the arrays live: the only place here that knows NumPy from CuPy."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from mpicoll.bench.options import RequestError
+from mpicoll.runtime.environment import has_driver
+
+
+class Host:
+    """NumPy's arrays."""
+
+    kind = "numpy"
+    device = -1
+    xp: Any = np
+
+    def synchronize(self) -> None:
+        """Host arrays are ready when their call returns."""
+
+
+class Device:
+    """CuPy's arrays on one device, on its current stream."""
+
+    kind = "cupy"
+
+    def __init__(self, number: int) -> None:
+        """Make the device current: from here on, all arrays are made there."""
+        import cupy
+
+        cupy.cuda.Device(number).use()
+        self.xp: Any = cupy
+        self.device = number
+        self.stream = cupy.cuda.get_current_stream()
+
+    def synchronize(self) -> None:
+        """Wait for all work on the stream."""
+        self.stream.synchronize()
+
+
+Memory = Host | Device
+
+
+def devices() -> tuple[int, str]:
+    """Return how many devices this rank sees, and why there is none."""
+    if not has_driver():
+        return 0, "no NVIDIA driver on this machine"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import cupy
+        return int(cupy.cuda.runtime.getDeviceCount()), "no device"
+    except Exception as error:  # not installed, no library, no device: all are reasons
+        return 0, f"{type(error).__name__}: {error}"
+
+
+def choose(buffers: str, world: MPI.Intracomm) -> Memory:
+    """Return where arrays live on this rank; collective. Ranks of a node take its devices in turn.
+
+    Args:
+        buffers: "numpy", "cupy", or "auto": CuPy if every rank has a device.
+        world: all ranks.
+
+    Raises:
+        RequestError: CuPy is asked for, and a rank has no device.
+    """
+    count, why = (0, "") if buffers == "numpy" else devices()
+    without = [(rank, reason) for rank, (n, reason) in enumerate(world.allgather((count, why))) if not n]
+    if without and buffers == "cupy":
+        raise RequestError("no CuPy buffers: rank {} has no GPU ({})".format(*without[0]))
+    if without:
+        return Host()
+    node = world.Split_type(MPI.COMM_TYPE_SHARED)
+    local = node.rank
+    node.Free()
+    return Device(local % count)

@@ -1,0 +1,137 @@
+"""One case on one rank: the arrays, the arguments of the call, and the judgement of what it left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from mpicoll.bench.cases import Case, Contents, Piece, contents, counted
+from mpicoll.bench.data import Recipe, combined, dtype_named, pattern, raw, repeated
+from mpicoll.bench.memory import Memory
+from mpicoll.runtime.ops import MPI_OPS
+
+#: bytes before and after each array that no call may touch; keeps the alignment of device memory
+GUARD = 512
+_MARK = 0x5A
+
+
+class Buffer:
+    """An array between guards, what must be in it, and what is."""
+
+    def __init__(self, memory: Memory, recipe: Recipe, what: Contents) -> None:
+        """Allocate it."""
+        self.xp, self.recipe, self.what = memory.xp, recipe, what
+        dtype = dtype_named(recipe.dtype)
+        self.raw = raw(dtype)
+        guard = GUARD // dtype.itemsize
+        self.whole = self.xp.empty(what.length + 2 * guard, self.raw)
+        self.whole.view(np.uint8)[...] = _MARK
+        self.guards = self.whole[:guard], self.whole[guard + what.length :]
+        self.bits = self.whole[guard : guard + what.length]
+        self.array = self.bits.view(dtype)
+        self.expected: Any = None
+
+    def load(self, rank: int, iteration: int) -> None:
+        """Write the input, poison the rest with the opposite of what is expected, and keep that for later."""
+        expected = self.expected = self.xp.zeros_like(self.bits)
+        for piece in self.what.outputs:
+            self._write(expected, piece, combined(self.recipe, piece.ranks, iteration))
+        self.xp.invert(expected.view(np.uint8), out=self.bits.view(np.uint8))
+        for piece in self.what.inputs:
+            self._write(self.bits, piece, pattern(self.recipe, rank, iteration))
+        kept = self.xp.ones(self.what.length, bool)
+        for piece in self.what.outputs:
+            kept[piece.at : piece.at + piece.count] = False
+        self.xp.copyto(expected, self.bits, where=kept)
+
+    def _write(self, bits: Any, piece: Piece, period: Any) -> None:
+        numbers = repeated(self.xp, period.view(self.raw), piece.start, piece.count)
+        bits[piece.at : piece.at + piece.count] = numbers
+
+    def wrong(self) -> int:
+        """Return the number of elements that are not as expected, those in the guards included."""
+        touched = sum(int((guard.view(np.uint8) != _MARK).sum()) for guard in self.guards)
+        return int(self._differ().sum()) + -(-touched // self.raw.itemsize)
+
+    def _differ(self) -> Any:
+        defined = slice(self.what.defined)
+        found, expected = self.bits[defined], self.expected[defined]
+        if self.raw.kind == "u":
+            return found != expected
+        return (found != expected) & ((found == found) | (expected == expected))  # what is kept may be NaN
+
+    def first_wrong(self) -> str:
+        """Describe the first wrong element."""
+        at = self.xp.flatnonzero(self._differ())
+        if not at.size:
+            return "memory beside the array was written"
+        one = slice(int(at[0]), int(at[0]) + 1)
+        dtype = self.array.dtype
+        found, expected = (_on_host(bits[one]).view(dtype)[0] for bits in (self.bits, self.expected))
+        return f"element {one.start} is {found!s}, not {expected!s}"
+
+
+def _on_host(array: Any) -> Any:
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
+class Trial:
+    """A case in one form on this rank.
+
+    Attributes:
+        case: the case.
+        in_place: its form.
+        arguments: of the method.
+    """
+
+    def __init__(self, case: Case, in_place: bool, rank: int, memory: Memory) -> None:
+        """Allocate the arrays."""
+        self.case, self.in_place, self.rank = case, in_place, rank
+        send, recv = contents(case, rank, in_place)
+        self.send = Buffer(memory, case.recipe, send) if send else None
+        self.recv = self.send if recv is send else Buffer(memory, case.recipe, recv) if recv else None
+        self.buffers = {"sendbuf": self.send} if self.send else {}
+        if self.recv and self.recv is not self.send:
+            self.buffers["recvbuf"] = self.recv
+        self.arguments = self._arguments()
+
+    def _arguments(self) -> tuple[Any, ...]:
+        case, row = self.case, self.case.call.row
+        if case.call.method == "Barrier":
+            return ()
+        found = self._sides()
+        if case.call.method == "Reduce_scatter":
+            found += (list(case.counts()),)
+        if row.reducing:
+            found += (MPI_OPS[case.redop],)
+        return (*found, case.root) if row.rooted else found
+
+    def _sides(self) -> tuple[Any, ...]:
+        row, both = self.case.call.row, self.send is self.recv
+        if row.shared:
+            return (self._side(self.send, False, ()),)
+        sent = self._side(self.send, counted(row)[0], self.send.what.inputs if self.send else ())
+        received = self._side(self.recv, counted(row)[1], self.recv.what.outputs if self.recv else ())
+        if both and row.name == "scatter":
+            return sent, MPI.IN_PLACE
+        return (MPI.IN_PLACE if both else sent), received
+
+    def _side(self, buffer: Buffer | None, many: bool, blocks: tuple[Piece, ...]) -> Any:
+        if buffer is None:
+            return None
+        if many and self.case.call.uneven and not self.case.call.row.reducing:
+            return [buffer.array, [piece.count for piece in blocks]]
+        return buffer.array
+
+    def load(self, iteration: int) -> None:
+        """Write the inputs of an iteration and poison the outputs."""
+        for buffer in self.buffers.values():
+            buffer.load(self.rank, iteration)
+
+    def wrong(self) -> tuple[int, str]:
+        """Return the number of wrong elements on this rank, and the first of them in words."""
+        wrong = {name: number for name, buffer in self.buffers.items() if (number := buffer.wrong())}
+        words = [f"{name}: {self.buffers[name].first_wrong()}" for name in wrong]
+        return sum(wrong.values()), "".join(words[-1:])  # the output's, where both are wrong
