@@ -1,0 +1,8 @@
+"""The benchmark: measures and validates every collective.
+
+    mpirun -n 8 python -m mpicoll.bench --op allreduce,bcast --algorithm all --max 64M
+
+`options` says what is asked for, `cases` which calls that makes and what they hold, `data` with which
+numbers, `trial` makes the arrays and judges them, `measure` takes the time, `subject` is what is measured,
+`facts` and `report` say with what and what came out, and `run` puts these together.
+"""

@@ -1,0 +1,208 @@
+"""What came out: a table in nccl-tests' columns, a file, and a progress bar."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass, field
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpicoll.bench import facts
+from mpicoll.bench.cases import Case
+from mpicoll.bench.measure import Statistics
+from mpicoll.bench.subject import Way
+
+#: of the file; raised when a reader must change
+SCHEMA = 1
+#: wrong results that are described in words
+COMPLAINTS = 20
+
+_FORM = f"{'time':>10} {'algbw':>8} {'busbw':>8} {'#wrong':>7}"
+_UNITS = f"{'(us)':>10} {'(GB/s)':>8} {'(GB/s)':>8} {'':>7}"
+_NONE = f"{'-':>10} {'-':>8} {'-':>8} {'-':>7}"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One case in one form.
+
+    Attributes:
+        case: what was called.
+        way: how it was carried out.
+        in_place: the form.
+        seconds: of every timed call, the slowest rank's.
+        wrong: wrong elements of all ranks in the validated calls.
+    """
+
+    case: Case
+    way: Way
+    in_place: bool
+    seconds: NDArray[np.float64]
+    wrong: int
+
+    @property
+    def statistics(self) -> Statistics:
+        """Summary in seconds."""
+        return Statistics.of(self.seconds)
+
+    @property
+    def algbw(self) -> float:
+        """Message size over median time, in GB/s."""
+        return self.case.nbytes / self.statistics.median / 1e9
+
+    @property
+    def busbw(self) -> float:
+        """The same times the collective's bus factor."""
+        return self.algbw * self.case.call.row.bus(self.case.size)
+
+    def record(self) -> dict[str, Any]:
+        """Return it for the file."""
+        case, summary = self.case, self.statistics
+        times = {name: _micro(value) for name, value in asdict(summary).items() if name != "number"}
+        return {
+            "op": case.call.name,
+            "collective": case.call.row.name,
+            "bytes": case.nbytes,
+            "count": case.count,
+            "dtype": case.dtype,
+            "redop": case.redop or None,
+            "root": case.root if case.call.row.rooted else None,
+            "in_place": self.in_place,
+            **asdict(self.way),
+            "number": summary.number,
+            "time_us": {**times, "samples": [_micro(s) for s in self.seconds]},
+            "algbw_GBps": self.algbw,
+            "busbw_GBps": self.busbw,
+            "wrong": self.wrong,
+        }
+
+
+def _micro(seconds: float) -> float:
+    return round(float(seconds) * 1e6, 3)
+
+
+@dataclass
+class Report:
+    """Collects the measurements and prints them, on one of the ranks.
+
+    Attributes:
+        header: the facts.
+        out: where the table goes; None prints nothing.
+        rows: what was measured.
+        refused: what was left out, and why.
+        complaints: wrong results that were described.
+    """
+
+    header: dict[str, Any]
+    out: TextIO | None
+    rows: list[Measurement] = field(default_factory=list)
+    refused: list[dict[str, str]] = field(default_factory=list)
+    complaints: int = 0
+
+    def say(self, *lines: str) -> None:
+        """Print lines."""
+        if self.out and lines:
+            print(*lines, sep="\n", file=self.out, flush=True)
+
+    def refuse(self, what: str, name: str, why: str) -> None:
+        """List an algorithm or an operator that cannot serve."""
+        refusal = {"what": what, "name": name, "reason": why}
+        if refusal not in self.refused:
+            self.refused.append(refusal)
+
+    def complain(self, line: str) -> None:
+        """Print what is wrong, the first times."""
+        self.complaints += 1
+        if self.complaints <= COMPLAINTS:
+            self.say(f"# WRONG: {line}")
+
+    def begin(self) -> None:
+        """Print the facts, what is left out, and the table's head."""
+        self.say(*facts.lines(self.header))
+        self.say(*(f"# left out: {r['what']}: {r['name']} {r['reason']}" for r in self.refused))
+        width = len(_FORM)
+        names = _line_start("# op", "size", "count", "type", "redop", "root", "algorithm")
+        units = _line_start("#", "(B)", "(elements)", "", "", "", "")
+        self.say(
+            "#",
+            f"{'#':<{len(names)}}{'out of place':^{width}}  {'in place':^{width}}".rstrip(),
+            f"{names}{_FORM}  {_FORM}",
+            f"{units}{_UNITS}  {_UNITS}".rstrip(),
+        )
+
+    def add(self, forms: list[Measurement]) -> None:
+        """Add the forms of one case and print its line."""
+        self.rows += forms
+        first = forms[0]
+        case = first.case
+        root = str(case.root) if case.call.row.rooted else "-1"
+        dtype = case.dtype if case.call.method != "Barrier" else "none"
+        redop = case.redop.lower() or "none"
+        start = _line_start(case.call.name, case.nbytes, case.count, dtype, redop, root, str(first.way))
+        by_form = {one.in_place: _form(one) for one in forms}
+        self.say(start + "  ".join(by_form.get(form, _NONE) for form in (False, True)))
+
+    @property
+    def wrong(self) -> int:
+        """Wrong elements of all ranks."""
+        return sum(row.wrong for row in self.rows)
+
+    def end(self, seconds: float) -> None:
+        """Print the last lines."""
+        verdict = "FAILED" if self.wrong else "OK"
+        done = f"{len(self.rows)} measurements in {seconds:.1f} s"
+        self.say(f"# {done}, wrong elements: {self.wrong} {verdict}")
+
+    def write(self, out: TextIO, options: dict[str, Any]) -> None:
+        """Write everything as JSON."""
+        rows = [row.record() for row in self.rows]
+        whole = {"schema": SCHEMA, "tool": "mpicoll.bench", "facts": self.header, "options": options}
+        json.dump({**whole, "wrong": self.wrong, "refused": self.refused, "rows": rows}, out, default=str)
+        out.write("\n")
+
+
+def _line_start(op: str, size: Any, count: Any, dtype: str, redop: str, root: str, way: str) -> str:
+    return f"{op:<21}{size:>11} {count:>11} {dtype:>10} {redop:>5} {root:>4}  {way:<34}"
+
+
+def _form(one: Measurement) -> str:
+    return f"{one.statistics.median * 1e6:>10.2f} {one.algbw:>8.3f} {one.busbw:>8.3f} {one.wrong:>7}"
+
+
+class Progress:
+    """A bar on the standard error output where that is a terminal, and nothing elsewhere.
+
+    It is drawn only when told so, never by a thread of its own, which would disturb the times.
+    """
+
+    def __init__(self, total: int, shown: bool) -> None:
+        """Draw it, if it is shown."""
+        self.bar: Any = None
+        if shown and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import Progress as Bar
+
+            self.bar = Bar(console=Console(stderr=True), auto_refresh=False, transient=True)
+            self.task = self.bar.add_task("", total=total)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def step(self, what: str) -> None:
+        """Draw it with one more done, and what comes now."""
+        if self.bar:
+            self.bar.update(self.task, description=what)
+            self.bar.start()
+            self.bar.refresh()
+            self.bar.advance(self.task)
+
+    def clear(self) -> None:
+        """Take it away, for a line of the table."""
+        if self.bar:
+            self.bar.stop()
+
+    def __exit__(self, *exception: object) -> None:
+        self.clear()
