@@ -11,7 +11,10 @@ from mpi4py import MPI
 from mpicoll.blocking import Blocking
 from mpicoll.dispatch.plan import Plan
 from mpicoll.dispatch.rules import parse_rules
-from mpicoll.runtime import execute
+from mpicoll.nonblocking import Nonblocking
+from mpicoll.persistent import Persistent
+from mpicoll.request import PersistentRequest, Request
+from mpicoll.runtime import execute, progress
 from mpicoll.runtime.calls import read_call
 from mpicoll.runtime.channel import Channel, channel_of
 from mpicoll.runtime.operands import Operands
@@ -20,7 +23,7 @@ from mpicoll.runtime.spec import is_in_place, read_spec
 from mpicoll.settings import settings
 
 
-class Communicator(Blocking, MPI.Intracomm):
+class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: ignore[misc]  # other requests than MPI's
     """An intracommunicator whose upper-case collective methods take NumPy and CuPy arrays.
 
     It shares the handle of the communicator that it is made from.  Private messages travel on
@@ -71,7 +74,7 @@ class Communicator(Blocking, MPI.Intracomm):
         key = (method, *map(id, buffers), algorithm, *where, settings.version)
         known = channel.recent.find(key, buffers, rest)
         if known is not None:
-            known.run()
+            progress.run(known)
             return
         operands = read_call(method, channel.rank, channel.size, arguments, {})
         plan = execute.plan_for(operands, channel, algorithm, self._rules)
@@ -83,6 +86,23 @@ class Communicator(Blocking, MPI.Intracomm):
         elsewhere = operands.device >= 0 and operands.device != where[0]
         if not (packed or elsewhere or settings.debug):
             channel.recent.remember(key, buffers, rest, bound)
+
+    def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> Request:
+        """Start a nonblocking call."""
+        operands, channel = self._read(method, arguments, {})
+        plan = execute.plan_for(operands, channel, algorithm, self._rules)
+        with _on(operands, stream) as pointer:
+            return Request(plan, lambda: execute.begin(plan, operands, channel, pointer))
+
+    def _prepare(
+        self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any
+    ) -> PersistentRequest:
+        """Make a persistent call."""
+        operands, channel = self._read(method, arguments, {})
+        plan = execute.plan_for(operands, channel, algorithm, self._rules)
+        with _on(operands, stream) as pointer:
+            start, free = execute.prepare(plan, operands, channel, pointer)
+        return PersistentRequest(plan, start, free)
 
     def _gathered_counts(self, recvbuf: Any) -> list[int]:
         """Return every rank's number of elements of recvbuf, for Reduce_scatter without recvcounts."""

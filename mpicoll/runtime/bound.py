@@ -18,6 +18,8 @@ from mpicoll.schedule.program import Launch, Program, Start, Sync, Transfer, Wai
 #: tags of a slot; messages between two ranks beyond that reuse tags, in order
 TAGS = 4096
 
+Poll = Callable[[], bool]
+
 
 @dataclass
 class Bound:
@@ -25,13 +27,22 @@ class Bound:
 
     Attributes:
         calls: what to call, in order.
+        polls: for each call, whether it would return at once; None where it always does.
         requests: all persistent requests, to be freed.
         alive: false once freed.
     """
 
     calls: list[Call] = field(default_factory=list)
+    polls: list[Poll | None] = field(default_factory=list)
     requests: list[MPI.Prequest] = field(default_factory=list)
     alive: bool = True
+
+    def add(self, *calls: Call | None, poll: Poll | None = None) -> None:
+        """Append calls; `poll` belongs to each of them."""
+        for call in calls:
+            if call is not None:
+                self.calls.append(call)
+                self.polls.append(poll)
 
     def run(self) -> None:
         """Run the program to its end."""
@@ -45,6 +56,7 @@ class Bound:
         self.alive = False
         self.requests.clear()
         self.calls.clear()
+        self.polls.clear()
 
 
 @dataclass
@@ -64,27 +76,32 @@ class Binder:
     slot: int = 0
 
     def bind(
-        self, program: Program, layout: Layout, bases: dict[str, int], dtype: np.dtype, op: Operator | None
-    ) -> Bound:
-        """Return the program bound to where input, output and scratch start."""
-        bound = Bound()
+        self,
+        bound: Bound,
+        program: Program,
+        layout: Layout,
+        bases: dict[str, int],
+        dtype: np.dtype,
+        op: Operator | None,
+    ) -> None:
+        """Append the program, bound to where input, output and scratch start."""
         bound.requests = [self._request(t, program.segments, layout, bases) for t in program.transfers]
         synced_later = _synced_later(program)
         latest = -1
         for instruction in program.instructions:
             match instruction:
                 case Start(transfers):
-                    bound.calls.append(_starter([bound.requests[t] for t in transfers]))
+                    bound.add(_starter([bound.requests[t] for t in transfers]))
                 case Wait(transfers):
-                    bound.calls.append(self.waiter.waiter([bound.requests[t] for t in transfers]))
+                    requests = [bound.requests[t] for t in transfers]
+                    bound.add(self.waiter.waiter(requests), poll=self.waiter.poll(requests))
                 case Launch(work):
                     latest = work
-                    bound.calls += self._work(program, work, layout, bases, dtype, op)
+                    bound.add(*self._work(program, work, layout, bases, dtype, op))
                     if work in synced_later:
-                        bound.calls += _given(self.memory.launched(work))
+                        bound.add(self.memory.launched(work))
                 case Sync(work):
-                    bound.calls += _given(self.memory.sync(work, work == latest))
-        return bound
+                    bound.add(self.memory.sync(work, work == latest), poll=self.memory.poll(work, work == latest))
 
     def _request(self, transfer: Transfer, segments: int, layout: Layout, bases: dict[str, int]) -> MPI.Prequest:
         runs = layout.runs(transfer.ref, transfer.segment, bases)
@@ -146,7 +163,3 @@ def _starter(requests: list[MPI.Prequest]) -> Call:
         return requests[0].Start
     start = MPI.Prequest.Startall
     return lambda: start(requests)
-
-
-def _given(call: Call | None) -> list[Callable[[], object]]:
-    return [] if call is None else [call]

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import atexit
 import weakref
-from collections import OrderedDict
 from typing import Any
 
 from mpi4py import MPI
 
 from mpicoll.errors import MismatchError
 from mpicoll.runtime import awareness
-from mpicoll.runtime.arena import Arena
-from mpicoll.runtime.bound import Bound
+from mpicoll.runtime.bound import TAGS
 from mpicoll.runtime.recent import Recent
+from mpicoll.runtime.slot import Slot
 from mpicoll.runtime.waiting import Waiter, cores
 from mpicoll.settings import settings
 
 #: settings on which ranks must agree, since a choice or a tag depends on them
 AGREED = ("algorithms", "tuning", "segment_bytes", "scratch_limit", "cuda_aware", "path")
+
+#: slots that nonblocking calls take in turn: so many can be in flight before one waits for the oldest
+NONBLOCKING = 6
 
 _keyval: int | None = None
 _live: weakref.WeakSet[Channel] = weakref.WeakSet()
@@ -43,9 +45,9 @@ class Channel:
         self.comm = MPI.Intracomm(parent).Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
         self.recent = Recent()
-        self.bound: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
-        self.arenas: dict[tuple[str, int], Arena] = {}
-        self.fences: dict[int, Any] = {}
+        self.slots: dict[int, Slot] = {}
+        self.started = self.persistent = 0
+        self.most_slots = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) // TAGS
         mine = {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
         facts = self.comm.allgather((mine, awareness.decide(), MPI.Get_processor_name()))
         _compare([settings_of for settings_of, _, _ in facts])
@@ -62,45 +64,28 @@ class Channel:
         wanted = settings.path
         return tuple(p for p in usable if p == wanted) or usable if wanted else usable
 
-    def arena(self, kind: str, device: int, nbytes: int) -> Arena:
-        """Return scratch of at least nbytes; plans bound to memory that moved are dropped."""
-        arena = self.arenas.setdefault((kind, device), Arena(kind, device))
-        if nbytes > arena.nbytes and arena.memory is not None:
-            self.drop_bound()
-        arena.reserve(nbytes)
-        return arena
-
-    def fence(self, device: int) -> Any:
-        """Return what orders this communicator's calls on a device."""
-        if device not in self.fences:
-            from mpicoll.runtime.device import Fence
-
-            self.fences[device] = Fence()
-        return self.fences[device]
-
-    def find(self, key: tuple[Any, ...]) -> Bound | None:
-        """Return a cached bound plan and mark it as recently used."""
-        found = self.bound.get(key)
-        if found is not None:
-            self.bound.move_to_end(key)
+    def slot(self, number: int) -> Slot:
+        """Return a slot: 0 for blocking calls, see `next_slot` for others."""
+        found = self.slots.get(number)
+        if found is None:
+            found = self.slots[number] = Slot(number)
         return found
 
-    def keep(self, key: tuple[Any, ...], bound: Bound) -> None:
-        """Cache a bound plan, dropping the one that was unused for longest."""
-        self.bound[key] = bound
-        while len(self.bound) > max(settings.plan_cache, 1):
-            self.bound.popitem(last=False)[1].free()
+    def next_slot(self) -> Slot:
+        """Return the slot for the next nonblocking call: all ranks take them in the same order."""
+        self.started += 1
+        return self.slot(1 + (self.started - 1) % NONBLOCKING)
 
-    def drop_bound(self) -> None:
-        """Free all bound plans."""
-        while self.bound:
-            self.bound.popitem()[1].free()
+    def own_slot(self) -> Slot:
+        """Return a slot for a persistent request."""
+        self.persistent += 1
+        spare = self.most_slots - 1 - NONBLOCKING
+        return self.slot(1 + NONBLOCKING + (self.persistent - 1) % spare)
 
     def close(self) -> None:
         """Free everything but the communicator: no collective call, so safe in any order of exit."""
-        self.drop_bound()
-        self.arenas.clear()
-        self.fences.clear()
+        for slot in self.slots.values():
+            slot.close()
 
     def free(self) -> None:
         """Free everything."""

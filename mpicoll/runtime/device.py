@@ -70,6 +70,14 @@ class Device:
         event = self.events[work]
         return lambda: _runtime.eventSynchronize(event.ptr)
 
+    def poll(self, work: int, last: bool) -> Callable[[], bool]:
+        """Return a call that tells whether sync would return at once."""
+        if last:
+            stream = self.stream
+            return lambda: _runtime.streamQuery(stream) == 0
+        event = self.events[work]
+        return lambda: _runtime.eventQuery(event.ptr) == 0
+
     def _kernel(self, function: int, module: Any, packed: Any, items: int) -> Call:
         """Return a call that launches a function whose one argument is a packed structure."""
         blocks = max(1, min(-(-items // kernels.THREADS), kernels.MOST_BLOCKS))
@@ -111,6 +119,11 @@ class Fence:
         _runtime.streamSynchronize(stream)
         self.drain(stream)
 
+    def is_open(self, stream: int) -> bool:
+        """Tell whether enter would return at once."""
+        others = self.stream is None or self.stream == stream or _runtime.eventQuery(self.event.ptr) == 0
+        return bool(others and _runtime.streamQuery(stream) == 0)
+
     def leave(self, stream: int) -> None:
         """Mark the end of a call."""
         _runtime.eventRecord(self.event.ptr, stream)
@@ -133,3 +146,35 @@ def on_stream(device: int, stream: Any) -> Iterator[int]:
         pointer = address_of(stream)
         with cupy.cuda.ExternalStream(pointer, device) if pointer else cupy.cuda.Stream.null:
             yield pointer
+
+
+def new_stream(device: int) -> Any:
+    """Return a new stream that no other stream waits for by itself."""
+    with cupy.cuda.Device(device):
+        return cupy.cuda.Stream(non_blocking=True)
+
+
+class Handover:
+    """Orders a call that does not block: behind the caller's stream at its start, before it at its end.
+
+    Attributes:
+        ptr: address of the caller's stream.
+    """
+
+    def __init__(self, device: int, caller: int, side: int) -> None:
+        """Mark the place on the caller's stream behind which the call comes."""
+        self.device, self.side = device, side
+        self.ptr = caller
+        with cupy.cuda.Device(device):
+            self.begin = cupy.cuda.Event(disable_timing=True)
+            self.end = cupy.cuda.Event(disable_timing=True)
+        _runtime.eventRecord(self.begin.ptr, caller)
+
+    def ready(self) -> bool:
+        """Tell whether what comes before the call is complete."""
+        return bool(_runtime.eventQuery(self.begin.ptr) == 0)
+
+    def finish(self) -> None:
+        """Let the caller's stream wait for what the call enqueued."""
+        _runtime.eventRecord(self.end.ptr, self.side)
+        _runtime.streamWaitEvent(self.ptr, self.end.ptr)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any
 
 from mpicoll.dispatch.plan import Key, Plan, make_plan
 from mpicoll.dispatch.select import Facts
+from mpicoll.runtime import progress
 from mpicoll.runtime.bound import Binder, Bound
 from mpicoll.runtime.channel import Channel
 from mpicoll.runtime.host import Host
 from mpicoll.runtime.layout import Layout, Run, Shape
 from mpicoll.runtime.operands import Operands
+from mpicoll.runtime.progress import Operation
+from mpicoll.runtime.slot import Slot
 from mpicoll.schedule.pack import pack
 from mpicoll.schedule.planner import compile_program
 from mpicoll.schedule.program import Program
@@ -35,27 +40,18 @@ def plan_for(operands: Operands, channel: Channel, algorithm: str | None, rules:
     return make_plan(Key(facts, channel.rank, operands.root, forced, rules, wanted, tuning, limit))
 
 
-def bind(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Bound:
-    """Return the plan bound to the operands' memory, cached."""
+def bind(plan: Plan, operands: Operands, channel: Channel, stream: int, slot: Slot) -> Bound:
+    """Return the plan bound to the operands' memory, cached in the slot."""
     source, target = operands.input, operands.output
     addresses = (source.pointer if source else 0, target.pointer if target else 0)
     shape = Shape.of(operands, channel.rank, channel.size)
     op = operands.op.name if operands.op else ""
-    key = (
-        plan,
-        shape,
-        addresses,
-        operands.dtype.str,
-        operands.dtype.itemsize,
-        op,
-        operands.aliased,
-        operands.device,
-        stream,
-    )
-    found = channel.find(key)
+    dtype = (operands.dtype.str, operands.dtype.itemsize)
+    key = (plan, shape, addresses, dtype, op, operands.aliased, operands.device, stream)
+    found = slot.find(key)
     if found is None:
-        found = _bind(plan, shape, operands, channel, stream)
-        channel.keep(key, found)
+        found = bind_new(plan, operands, channel, stream, slot)
+        slot.keep(key, found)
     return found
 
 
@@ -67,46 +63,69 @@ def program_of(plan: Plan, shape: Shape, aliased: bool) -> Program:
     return compile_program(schedule, segments, plan.lanes, aliased)
 
 
-def _bind(plan: Plan, shape: Shape, operands: Operands, channel: Channel, stream: int) -> Bound:
+def bind_new(plan: Plan, operands: Operands, channel: Channel, stream: int, slot: Slot) -> Bound:
+    """Return the plan bound to the operands' memory; the caller keeps it and frees it."""
+    shape = Shape.of(operands, channel.rank, channel.size)
     program = program_of(plan, shape, operands.aliased)
     layout = Layout(shape, program.schedule, program.segments, program.lanes, operands.dtype.itemsize)
     bases = {
         "input": operands.input.pointer if operands.input else 0,
         "output": operands.output.pointer if operands.output else 0,
     }
-    if plan.path == "staged":
-        from mpicoll.runtime.staged import Staging
-
-        staging = Staging(channel, operands, stream)
-        bound = _bind_in(Host(), program, layout, staging.bases, operands, channel, "host")
-        rank = channel.rank
-        staging.wrap(bound, input_runs(layout, operands, rank, bases), output_runs(layout, operands, rank, bases))
-        memory: Any = staging.device
-    else:
-        memory = _memory(operands, stream)
-        kind = "host" if operands.device < 0 else "device"
-        bound = _bind_in(memory, program, layout, bases, operands, channel, kind)
-        if kind == "device":
-            fence = channel.fence(operands.device)
-            bound.calls = [lambda: fence.enter(stream), *bound.calls, lambda: fence.leave(stream)]
+    bound = Bound()
+    memory, where, around = _memory(plan, operands, stream, slot, layout, bases, bound, channel.rank)
+    kind, device = ("device", operands.device) if memory is not _HOST else ("host", -1)
+    scratch = slot.arena(kind, device, layout.scratch_bytes).pointer
+    binder = Binder(channel.comm, memory, channel.waiter, slot.number)
+    with around:
+        binder.bind(bound, program, layout, {**where, "scratch": scratch}, operands.dtype, operands.op)
     if operands.op and operands.op.average:
+        worker = _worker(operands, stream)
         runs = output_runs(layout, operands, channel.rank, bases)
-        bound.calls += [memory.scale(operands.dtype, run, 1 / channel.size) for run in runs]
+        bound.add(*(worker.scale(operands.dtype, run, 1 / channel.size) for run in runs))
     return bound
 
 
-def _bind_in(
-    memory: Any,
-    program: Program,
+_HOST = Host()
+
+
+def _worker(operands: Operands, stream: int) -> Any:
+    """Return what works on the operands' own memory."""
+    if operands.device < 0:
+        return _HOST
+    from mpicoll.runtime.device import Device
+
+    return Device(operands.device, stream)
+
+
+def _memory(
+    plan: Plan,
+    operands: Operands,
+    stream: int,
+    slot: Slot,
     layout: Layout,
     bases: dict[str, int],
-    operands: Operands,
-    channel: Channel,
-    kind: str,
-) -> Bound:
-    arena = channel.arena(kind, operands.device if kind == "device" else -1, layout.scratch_bytes)
-    binder = Binder(channel.comm, memory, channel.waiter)
-    return binder.bind(program, layout, {**bases, "scratch": arena.pointer}, operands.dtype, operands.op)
+    bound: Bound,
+    rank: int,
+) -> tuple[Any, dict[str, int], AbstractContextManager[None]]:
+    """Return what does the local work, where input and output are for it, and what goes around it."""
+    if operands.device < 0:
+        return _HOST, bases, nullcontext()
+    if plan.path == "staged":
+        from mpicoll.runtime.staged import Staging
+
+        staging = Staging(slot, operands, stream)
+        inputs, outputs = (runs(layout, operands, rank, bases) for runs in (input_runs, output_runs))
+        return _HOST, staging.bases, staging.around(bound, inputs, outputs)
+    return _worker(operands, stream), bases, _ordered(slot.fence(operands.device), stream, bound)
+
+
+@contextmanager
+def _ordered(fence: Any, stream: int, bound: Bound) -> Iterator[None]:
+    """Put the order on the stream around what is bound meanwhile."""
+    bound.add(lambda: fence.enter(stream), poll=lambda: fence.is_open(stream))
+    yield
+    bound.add(lambda: fence.leave(stream))
 
 
 def output_runs(layout: Layout, operands: Operands, rank: int, bases: dict[str, int]) -> list[Run]:
@@ -132,20 +151,67 @@ def _runs(buffer: str, ids: Any, layout: Layout, bases: dict[str, int]) -> list[
     return merged
 
 
-def _memory(operands: Operands, stream: int) -> Any:
-    if operands.device < 0:
-        return Host()
-    from mpicoll.runtime.device import Device
-
-    return Device(operands.device, stream)
-
-
 def run(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Bound:
-    """Do the call: pack, run the bound program, unpack."""
+    """Do a blocking call: pack, run the bound program, unpack."""
     for call in operands.before:
         call()
-    bound = bind(plan, operands, channel, stream)
-    bound.run()
+    bound = bind(plan, operands, channel, stream, channel.slot(0))
+    progress.run(bound)
+    _unpack(operands)
+    return bound
+
+
+def begin(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Operation:
+    """Start a nonblocking call in the next slot, whose last call is completed first."""
+    slot = channel.next_slot()
+    slot.settle()
+    return _start(operands, stream, slot, lambda side: bind(plan, operands, channel, side, slot))
+
+
+def prepare(
+    plan: Plan, operands: Operands, channel: Channel, stream: int
+) -> tuple[Callable[[], Operation], Callable[[], object]]:
+    """Bind a persistent call once; returns what starts it and what frees it."""
+    slot = channel.own_slot()
+    slot.settle()
+    bound = bind_new(plan, operands, channel, _side(operands, stream, slot), slot)
+    slot.own(bound)
+
+    def start() -> Operation:
+        slot.settle()
+        return _start(operands, stream, slot, lambda _: bound)
+
+    return start, lambda: slot.disown(bound)
+
+
+def _side(operands: Operands, stream: int, slot: Slot) -> int:
+    """Return the stream that a call which does not block works on."""
+    return int(slot.side_stream(operands.device).ptr) if operands.device >= 0 else stream
+
+
+def _start(operands: Operands, stream: int, slot: Slot, bound_on: Callable[[int], Bound]) -> Operation:
+    """Pack, and start a program; it ends with the unpacking, behind it on the caller's stream."""
+    for call in operands.before:
+        call()
+    side = _side(operands, stream, slot)
+    bound = bound_on(side)
+    if operands.device < 0:
+        slot.last = Operation(bound, keep=operands, finish=lambda: _unpack(operands))
+        return slot.last
+    from mpicoll.runtime.device import Handover, on_stream
+
+    handover = Handover(operands.device, stream, side)
+
+    def finish() -> None:
+        handover.finish()
+        if operands.after:
+            with on_stream(operands.device, handover):
+                _unpack(operands)
+
+    slot.last = Operation(bound, keep=operands, finish=finish, gate=handover.ready)
+    return slot.last
+
+
+def _unpack(operands: Operands) -> None:
     for call in operands.after:
         call()
-    return bound

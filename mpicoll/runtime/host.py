@@ -53,6 +53,10 @@ class Host:
         """Host work needs no waiting."""
         return None
 
+    def poll(self, work: int, last: bool) -> Callable[[], bool] | None:
+        """Host work needs no waiting."""
+        return None
+
     def launched(self, work: int) -> Call | None:
         """Host work needs no event."""
         return None

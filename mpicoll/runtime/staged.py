@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from mpicoll.runtime.bound import Bound
-from mpicoll.runtime.channel import Channel
 from mpicoll.runtime.device import Device
 from mpicoll.runtime.layout import Run
 from mpicoll.runtime.operands import Operands
+from mpicoll.runtime.slot import Slot
 
 
 class Staging:
@@ -17,16 +20,16 @@ class Staging:
         device: the device memory's worker.
     """
 
-    def __init__(self, channel: Channel, operands: Operands, stream: int) -> None:
+    def __init__(self, slot: Slot, operands: Operands, stream: int) -> None:
         """Reserve pinned memory as large as the arrays."""
         self.device = Device(operands.device, stream)
         self.operands = operands
-        self.fence = channel.fence(operands.device)
+        self.fence = slot.fence(operands.device)
         source, target = operands.input, operands.output
         wanted = [flat.array.nbytes if flat else 0 for flat in (source, target)]
         if source is target:
             wanted[1] = 0
-        pointers = [channel.arena("pinned", place, n).pointer if n else 0 for place, n in enumerate(wanted)]
+        pointers = [slot.arena("pinned", place, n).pointer if n else 0 for place, n in enumerate(wanted)]
         if operands.aliased or source is target:
             pointers = self._aliased_pointers(pointers)
         self.bases = {"input": pointers[0], "output": pointers[1]}
@@ -40,19 +43,16 @@ class Staging:
             return [pointers[0], pointers[0] + target.pointer - source.pointer]
         return [pointers[1] + source.pointer - target.pointer, pointers[1]]
 
-    def wrap(self, bound: Bound, inputs: list[Run], outputs: list[Run]) -> None:
-        """Put the copy to the host before, and the copy to the device behind, the bound program."""
+    @contextmanager
+    def around(self, bound: Bound, inputs: list[Run], outputs: list[Run]) -> Iterator[None]:
+        """Put the copy to the host before, and the copy to the device behind, what is bound meanwhile."""
         fence, stream = self.fence, self.device.stream
         to_host = [self.device.copy(self._pinned("input", run), run) for run in inputs]
         to_device = [self.device.copy(run, self._pinned("output", run)) for run in outputs]
-        bound.calls = [
-            lambda: fence.drain(stream),
-            *to_host,
-            lambda: fence.enter(stream),
-            *bound.calls,
-            *to_device,
-            lambda: fence.leave(stream),
-        ]
+        bound.add(lambda: fence.drain(stream), *to_host)
+        bound.add(lambda: fence.enter(stream), poll=lambda: fence.is_open(stream))
+        yield
+        bound.add(*to_device, lambda: fence.leave(stream))
 
     def _pinned(self, buffer: str, run: Run) -> Run:
         """Return the pinned copy of a part of the input or output."""

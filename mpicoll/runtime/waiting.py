@@ -27,6 +27,13 @@ class Waiter:
         wait = MPI.Request.Waitall
         return lambda: wait(requests)
 
+    def poll(self, requests: list[MPI.Prequest]) -> Callable[[], bool]:
+        """Return a call that tells whether the requests are complete."""
+        if len(requests) == 1:
+            return requests[0].Test
+        test = MPI.Request.Testall
+        return lambda: test(requests)
+
 
 def _wait_yielding(requests: list[MPI.Prequest]) -> None:
     test, patience = MPI.Request.Testall, PATIENCE

@@ -1,0 +1,103 @@
+"""Slots: what calls that are in flight at the same time must not share.
+
+A communicator's blocking calls use slot 0; nonblocking and persistent ones take others in
+turn.  Each slot has tags, scratch and bound plans of its own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from mpicoll.runtime.arena import Arena
+from mpicoll.runtime.bound import Bound
+from mpicoll.settings import settings
+
+
+class Slot:
+    """Scratch, ordering on devices, and bound plans of one slot.
+
+    Attributes:
+        number: place of its tags.
+        bound: cached bound plans, the most recently used last.
+    """
+
+    def __init__(self, number: int) -> None:
+        """Start empty."""
+        self.number = number
+        self.bound: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
+        self.arenas: dict[tuple[str, int], Arena] = {}
+        self.fences: dict[int, Any] = {}
+        self.streams: dict[int, Any] = {}
+        self.last: Any = None
+        self.owned: list[Bound] = []
+
+    def settle(self) -> None:
+        """Complete the last call of this slot, whose tags and scratch the next one takes."""
+        if self.last is not None:
+            self.last.wait()
+            self.last = None
+
+    def own(self, bound: Bound) -> None:
+        """Keep a bound plan until it is disowned; its scratch must not move meanwhile."""
+        self.owned.append(bound)
+
+    def disown(self, bound: Bound) -> None:
+        """Free a bound plan that was kept."""
+        if bound in self.owned:
+            self.owned.remove(bound)
+            bound.free()
+        if not self.owned and not self.bound:
+            self.arenas.clear()
+
+    def arena(self, kind: str, device: int, nbytes: int) -> Arena:
+        """Return scratch of at least nbytes; plans bound to memory that moved are dropped."""
+        arena = self.arenas.setdefault((kind, device), Arena(kind, device))
+        if nbytes > arena.nbytes and arena.memory is not None:
+            self.drop()
+        arena.reserve(nbytes)
+        return arena
+
+    def fence(self, device: int) -> Any:
+        """Return what orders this slot's calls on a device."""
+        if device not in self.fences:
+            from mpicoll.runtime.device import Fence
+
+            self.fences[device] = Fence()
+        return self.fences[device]
+
+    def side_stream(self, device: int) -> Any:
+        """Return a stream of this slot's own on a device, for calls that do not block."""
+        if device not in self.streams:
+            from mpicoll.runtime.device import new_stream
+
+            self.streams[device] = new_stream(device)
+        return self.streams[device]
+
+    def find(self, key: tuple[Any, ...]) -> Bound | None:
+        """Return a cached bound plan and mark it as recently used."""
+        found = self.bound.get(key)
+        if found is not None:
+            self.bound.move_to_end(key)
+        return found
+
+    def keep(self, key: tuple[Any, ...], bound: Bound) -> None:
+        """Cache a bound plan, dropping the one that was unused for longest."""
+        self.bound[key] = bound
+        while len(self.bound) > max(settings.plan_cache, 1):
+            self.bound.popitem(last=False)[1].free()
+
+    def drop(self) -> None:
+        """Free all bound plans."""
+        while self.bound:
+            self.bound.popitem()[1].free()
+
+    def close(self) -> None:
+        """Free everything; no collective call."""
+        self.drop()
+        for bound in self.owned:
+            bound.free()
+        self.owned.clear()
+        self.arenas.clear()
+        self.fences.clear()
+        self.streams.clear()
