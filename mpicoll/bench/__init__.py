@@ -4,5 +4,5 @@
 
 `options` says what is asked for, `cases` which calls that makes and what they hold, `data` with which
 numbers, `trial` makes the arrays and judges them, `measure` takes the time, `subject` is what is measured,
-`facts` and `report` say with what and what came out, and `run` puts these together.
+`facts`, `report` and `progress` say with what, what came out and how far it is, and `run` puts these together.
 """

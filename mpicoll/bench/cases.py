@@ -187,9 +187,7 @@ def _pieces(case: Case, blocks: dict[int, tuple[int, ...]]) -> tuple[Piece, ...]
     counts = case.counts()
     starts = offsets(counts)
     at = offsets(tuple(counts[i] for i in blocks))
-    return tuple(
-        Piece(a, counts[i], starts[i], ranks) for a, (i, ranks) in zip(at, blocks.items(), strict=True)
-    )
+    return tuple(Piece(a, counts[i], starts[i], ranks) for a, (i, ranks) in zip(at, blocks.items(), strict=True))
 
 
 def _length(case: Case, pieces: tuple[Piece, ...]) -> int:

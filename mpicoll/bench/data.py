@@ -164,9 +164,7 @@ def _factors(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:
     dtype = dtype_named(recipe.dtype)
     if dtype.kind == "c":
         return numbers * np.array([1, 1j, -1, -1j])[_linear(index, rank, iteration, 11) % 4]
-    return (
-        numbers if dtype.kind == "u" else numbers * np.where(_linear(index, rank, iteration, 11) < 4, -1, 1)
-    )
+    return numbers if dtype.kind == "u" else numbers * np.where(_linear(index, rank, iteration, 11) < 4, -1, 1)
 
 
 def _truths(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:

@@ -58,9 +58,7 @@ def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, memo
         "cores": {host: number for host, number, _ in places},
         "cpu": _cpu(),
         "buffers": memory.kind,
-        "mpi": " ".join(MPI.Get_library_version().split("\0")[0].split("\n")[0].split()).partition(
-            ", package"
-        )[0],
+        "mpi": " ".join(MPI.Get_library_version().split("\0")[0].split("\n")[0].split()).partition(", package")[0],
         "mpi_standard": ".".join(map(str, MPI.Get_version())),
         "mpi4py": mpi4py.__version__,
         "numpy": np.__version__,

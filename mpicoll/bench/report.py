@@ -1,9 +1,8 @@
-"""What came out: a table in nccl-tests' columns, a file, and a progress bar."""
+"""What came out: a table in nccl-tests' columns, and a file."""
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict, dataclass, field
 from typing import Any, TextIO
 
@@ -170,39 +169,3 @@ def _line_start(op: str, size: Any, count: Any, dtype: str, redop: str, root: st
 
 def _form(one: Measurement) -> str:
     return f"{one.statistics.median * 1e6:>10.2f} {one.algbw:>8.3f} {one.busbw:>8.3f} {one.wrong:>7}"
-
-
-class Progress:
-    """A bar on the standard error output where that is a terminal, and nothing elsewhere.
-
-    It is drawn only when told so, never by a thread of its own, which would disturb the times.
-    """
-
-    def __init__(self, total: int, shown: bool) -> None:
-        """Draw it, if it is shown."""
-        self.bar: Any = None
-        if shown and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress as Bar
-
-            self.bar = Bar(console=Console(stderr=True), auto_refresh=False, transient=True)
-            self.task = self.bar.add_task("", total=total)
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def step(self, what: str) -> None:
-        """Draw it with one more done, and what comes now."""
-        if self.bar:
-            self.bar.update(self.task, description=what)
-            self.bar.start()
-            self.bar.refresh()
-            self.bar.advance(self.task)
-
-    def clear(self) -> None:
-        """Take it away, for a line of the table."""
-        if self.bar:
-            self.bar.stop()
-
-    def __exit__(self, *exception: object) -> None:
-        self.clear()

@@ -20,7 +20,8 @@ from mpicoll.bench.data import REDUCTIONS, dtype_named, kind
 from mpicoll.bench.measure import Budget, Clock, measure
 from mpicoll.bench.memory import Memory, choose
 from mpicoll.bench.options import Options, RequestError, parse, sizes
-from mpicoll.bench.report import Measurement, Progress, Report
+from mpicoll.bench.progress import Progress
+from mpicoll.bench.report import Measurement, Report
 from mpicoll.bench.subject import Mpicoll, Subject, Way
 from mpicoll.bench.trial import Trial
 from mpicoll.communicator import Communicator
