@@ -11,6 +11,7 @@ from typing import Any
 
 from mpicoll.runtime.arena import Arena
 from mpicoll.runtime.bound import Bound
+from mpicoll.runtime.progress import Operation
 from mpicoll.settings import settings
 
 
@@ -29,7 +30,7 @@ class Slot:
         self.arenas: dict[tuple[str, int], Arena] = {}
         self.fences: dict[int, Any] = {}
         self.streams: dict[int, Any] = {}
-        self.last: Any = None
+        self.last: Operation | None = None
         self.owned: list[Bound] = []
 
     def settle(self) -> None:
