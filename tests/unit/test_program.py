@@ -1,0 +1,301 @@
+"""The planner's programs: complete, free of hazards, and without a wait that nothing needs."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from mpicoll import ScheduleError, verify
+from mpicoll.algorithms import get
+from mpicoll.analysis.machine import run
+from mpicoll.analysis.values import Values
+from mpicoll.analysis.verify import initial_memory
+from mpicoll.schedule import Recv, Reduce, Send, compile_program, stepwise_program
+from mpicoll.schedule.ir import block_ids
+from mpicoll.schedule.pack import consecutive, pack
+from mpicoll.schedule.program import Launch, Start, Sync, Wait
+
+PIPELINES = [(segments, lanes) for segments in range(1, 5) for lanes in range(1, segments + 1)]
+SIZES = [1, 2, 5, 8]
+
+
+def rooted(card, size):
+    return card.schedules(size, size // 2 if card.row.rooted else 0)
+
+
+def programs_of(card, size, segments, lanes, aliased):
+    """Programs of all ranks, as they run: blocks cut into segments do not lie next to each other."""
+    schedules = rooted(card, size)
+    if segments > 1:
+        schedules = [pack(s, lambda ref: len(ref) == 1) for s in schedules]
+    return [compile_program(s, segments, lanes, aliased or card.row.shared) for s in schedules]
+
+
+def simulate(card, programs):
+    """Run all ranks' programs on symbols; raises ScheduleError."""
+    size, values = len(programs), Values(card.row.idempotent)
+    root = size // 2 if card.row.rooted else 0
+    memories = [initial_memory(card.row, p, r, size, root, values) for r, p in enumerate(programs)]
+    return run(programs, memories, values)
+
+
+class Replay:
+    """Follows one rank's instructions and fails where two things in flight touch the same memory.
+
+    It knows nothing of other ranks or values, and shares no code with planner or verifier.
+    """
+
+    def __init__(self, program):
+        self.program = program
+        self.pending, self.unsynced = {}, {}
+        self.started, self.launched = [], 0
+        for self.place, instruction in enumerate(program.instructions):
+            getattr(self, type(instruction).__name__.lower())(instruction)
+        assert not self.pending, "the program ends before its messages"
+        assert sorted(self.started) == list(range(len(program.transfers)))
+        assert self.launched == len(program.works)
+
+    def start(self, instruction):
+        for t in instruction.transfers:
+            transfer = self.program.transfers[t]
+            cells = self.cells(transfer.ref, transfer.segment)
+            access = (cells, set()) if transfer.sends else (set(), cells)
+            self.check(access, self.pending)
+            self.check(access, self.unsynced)
+            self.pending[t] = access
+            self.started.append(t)
+
+    def wait(self, instruction):
+        for t in instruction.transfers:
+            del self.pending[t]  # a KeyError: not started, or waited for twice
+
+    def launch(self, instruction):
+        assert instruction.work == self.launched
+        self.launched += 1
+        work = self.program.works[instruction.work]
+        operation = work.operation
+        sources = operation.sources if isinstance(operation, Reduce) else (operation.source,)
+        reads = set().union(*(self.cells(ref, work.segment) for ref in sources))
+        access = reads, self.cells(operation.target, work.segment)
+        self.check(access, self.pending)
+        self.unsynced[instruction.work] = access
+
+    def sync(self, instruction):
+        assert instruction.work in self.unsynced, "waits for nothing"
+        self.unsynced = {w: access for w, access in self.unsynced.items() if w > instruction.work}
+
+    def cells(self, ref, segment):
+        buffer = "output" if self.program.aliased and ref.buffer == "input" else ref.buffer
+        slot = segment % self.program.lanes if buffer == "scratch" else segment
+        return {(buffer, slot, cell) for cell in ref.cells}
+
+    def check(self, access, others):
+        reads, writes = access
+        for number, (read, written) in others.items():
+            shared = writes & (read | written) or reads & written
+            assert not shared, f"instruction {self.place}: {shared} with {number} of {self.program}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("aliased", [False, True], ids=["apart", "in place"])
+def test_all_is_started_and_waited_for_once_and_nothing_races(card, aliased):
+    for size in SIZES:
+        if card.refuses(size):
+            continue
+        for program in (stepwise_program(s, aliased) for s in rooted(card, size)):
+            Replay(program)
+        for segments, lanes in PIPELINES:
+            for program in programs_of(card, size, segments, lanes, aliased):
+                Replay(program)
+                steps = program.schedule.steps
+                assert len(program.transfers) == segments * sum(len(one.messages) for one in steps)
+                assert len(program.works) == segments * sum(len(one.local) for one in steps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("aliased", [False, True], ids=["apart", "in place"])
+def test_no_order_of_segments_and_lanes_deadlocks(card, aliased):
+    """Lanes that run many segments in turn too: the verifier proves only some of these."""
+    for size in (3, 4, 6):
+        if not card.refuses(size):
+            for segments, lanes in [*PIPELINES, (9, 4)]:
+                simulate(card, programs_of(card, size, segments, lanes, aliased))
+
+
+@pytest.mark.parametrize(("segments", "lanes"), [(1, 1), (3, 2)])
+def test_operations_of_a_segment_keep_the_authors_order(card, segments, lanes):
+    """Messages between two ranks in order, and local work in order."""
+    for program in programs_of(card, 4, segments, lanes, False) if not card.refuses(4) else ():
+        for segment in range(segments):
+            works = [w.operation for w in program.works if w.segment == segment]
+            assert works == [o for one in program.schedule.steps for o in one.local]
+            mine = [t for t in program.transfers if t.segment == segment]
+            for sends, kind in ((True, Send), (False, Recv)):
+                for peer in range(4):
+                    messages = [m for one in program.schedule.steps for m in one.messages]
+                    authors = [m for m in messages if isinstance(m, kind) and m.peer == peer]
+                    got = sorted((t for t in mine if t.sends == sends and t.peer == peer), key=lambda t: t.number)
+                    assert [t.number for t in got] == list(range(len(authors)))
+                    assert [t.ref for t in got] == [m.source if sends else m.target for m in authors]
+
+
+def without(program, place, item=None):
+    """The program without an instruction, or without one message of a Wait."""
+    order = list(program.instructions)
+    if item is None:
+        del order[place]
+    else:
+        order[place] = Wait(tuple(t for t in order[place].transfers if t != item))
+    return replace(program, instructions=tuple(order))
+
+
+def loosened(programs):
+    """Yield the programs of all ranks with one Sync, or the Wait for one message, left out."""
+    for rank, program in enumerate(programs):
+        for place, instruction in enumerate(program.instructions):
+            if isinstance(instruction, Sync):
+                yield [*programs[:rank], without(program, place), *programs[rank + 1 :]]
+            elif isinstance(instruction, Wait) and place + 1 < len(program.instructions):
+                for t in instruction.transfers:
+                    yield [*programs[:rank], without(program, place, t), *programs[rank + 1 :]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("segments", "lanes"), [(1, 1), (3, 3), (3, 2)])
+def test_every_wait_and_sync_is_needed_and_missed(card, segments, lanes):
+    """A window's waits aside, which bound what is in flight."""
+    size = 4
+    programs = programs_of(card, size, segments, lanes, False)
+    if programs[0].schedule.window:
+        return
+    changed = list(loosened(programs))
+    draw = random.Random(f"{card.collective} {card.name} {segments} {lanes}")
+    for wrong in draw.sample(changed, min(12, len(changed))):
+        with pytest.raises(ScheduleError, match=r"^rank \d, step \d+: race: "):
+            simulate(card, wrong)
+
+
+def test_there_are_waits_and_syncs_to_miss():
+    """So that the test before this one tests something: of each kind, with and without segments."""
+    for segments in (1, 3):
+        ring = programs_of(get("allreduce", "ring"), 4, segments, segments, False)
+        kinds = [type(i) for program in ring for i in program.instructions[:-1]]
+        assert kinds.count(Wait) >= 12
+        assert kinds.count(Sync) >= 8
+        assert len(list(loosened(ring))) >= 20
+
+
+@pytest.mark.parametrize("rank", range(3))
+def test_a_program_that_ends_before_its_messages_is_refused(rank):
+    card = get("allgather", "ring")
+    programs = programs_of(card, 3, 1, 1, False)
+    assert isinstance(programs[rank].instructions[-1], Wait)
+    programs[rank] = without(programs[rank], len(programs[rank].instructions) - 1)
+    with pytest.raises(ScheduleError, match=f"rank {rank}, "):
+        simulate(card, programs)
+
+
+def test_work_overwrites_what_is_sent_only_when_it_is_sent():
+    """A doubling exchange sends the very block that it then reduces into."""
+    program = compile_program(get("allreduce", "recursive_doubling").schedule(0, 4))
+    sent = {t for t, transfer in enumerate(program.transfers) if transfer.sends and transfer.ref.buffer == "output"}
+    waited = set()
+    for instruction in program.instructions:
+        if isinstance(instruction, Wait):
+            waited |= set(instruction.transfers)
+        if instruction == Launch(1):
+            assert len(sent & waited) == 1
+    assert sent
+
+
+def in_flight(program):
+    """What is in flight, by segment, when each instruction comes."""
+    pending = set()
+    for instruction in program.instructions:
+        yield instruction, {program.transfers[t].segment for t in pending}
+        if isinstance(instruction, Start):
+            pending |= set(instruction.transfers)
+        if isinstance(instruction, Wait):
+            pending -= set(instruction.transfers)
+
+
+@pytest.mark.parametrize(("collective", "name"), [("bcast", "ring"), ("reduce", "ring"), ("allreduce", "ring")])
+def test_segments_overlap(collective, name):
+    """A chain cut into segments receives the next one before the last one is sent."""
+    schedule = get(collective, name).schedule(1, 4)
+    assert max(len(segments) for _, segments in in_flight(compile_program(schedule, 4))) >= 2
+
+
+def test_messages_move_while_another_segment_is_reduced():
+    program = compile_program(get("allreduce", "ring").schedule(1, 4), 4, 4)
+    launches = [(i, segments) for i, segments in in_flight(program) if isinstance(i, Launch)]
+    moving = [i for i, segments in launches if segments - {program.works[i.work].segment}]
+    assert len(moving) > len(launches) // 2
+
+
+@pytest.mark.parametrize(("collective", "name"), [("alltoall", "ring"), ("reduce_scatter", "pairwise")])
+@pytest.mark.parametrize("segments", [1, 3])
+def test_a_window_bounds_the_steps_in_flight(collective, name, segments):
+    schedule = get(collective, name).schedule(2, 8)
+    assert schedule.window
+    program = compile_program(schedule, segments)
+    pending = set()
+    for instruction in program.instructions:
+        if isinstance(instruction, Start):
+            pending |= set(instruction.transfers)
+        if isinstance(instruction, Wait):
+            pending -= set(instruction.transfers)
+        for segment in range(segments):
+            steps = {program.transfers[t].step for t in pending if program.transfers[t].segment == segment}
+            assert max(steps, default=0) - min(steps, default=0) < schedule.window
+
+
+def messages(schedule):
+    return [m for one in schedule.steps for m in one.messages]
+
+
+def cells(message):
+    return message.source if isinstance(message, Send) else message.target
+
+
+def carried(schedule):
+    """What messages carry and to whom, wherever it lies."""
+    return [(type(m), block_ids(cells(m), schedule), m.peer) for m in messages(schedule)]
+
+
+def test_packing_leaves_alone_what_needs_none(card):
+    for size in SIZES:
+        for schedule in rooted(card, size) if not card.refuses(size) else ():
+            assert pack(schedule, lambda ref: True) is schedule
+            if all(consecutive(cells(m)) for m in messages(schedule)):
+                assert pack(schedule, consecutive) is schedule
+
+
+def test_packing_makes_every_message_contiguous(card):
+    for size in SIZES:
+        for schedule in rooted(card, size) if not card.refuses(size) else ():
+            packed = pack(schedule, consecutive)
+            assert all(consecutive(cells(m)) for m in messages(packed))
+            assert carried(packed) == carried(schedule)
+            assert packed.scratch[: len(schedule.scratch)] == schedule.scratch
+            assert packed.window == schedule.window
+            assert pack(packed, consecutive) is packed
+
+
+def test_the_binomial_gather_has_messages_to_pack():
+    """At a root that is not the first rank, the blocks of a subtree wrap around."""
+    schedules = get("gather", "binomial").schedules(6, 3)
+    assert [pack(s, consecutive) is s for s in schedules] == [True, True, True, False, True, True]
+
+
+@pytest.mark.slow
+def test_ranks_need_not_agree_on_packing(card):
+    """Where blocks lie in memory is a fact of one rank alone."""
+    for size in (3, 4, 6):
+        if card.refuses(size):
+            continue
+        root = size // 2 if card.row.rooted else 0
+        schedules = card.schedules(size, root)
+        for turn in (0, 1):
+            mixed = [pack(s, lambda ref: len(ref) == 1) if r % 2 == turn else s for r, s in enumerate(schedules)]
+            verify(card.collective, mixed, root=root)
