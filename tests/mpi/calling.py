@@ -368,5 +368,10 @@ def check(comm: Any, case: Case, memory: Memory = HOST, **named: Any) -> None:
         raise AssertionError(f"{case} on rank {comm.rank} of {comm.size}") from error
 
 
+def bound_plans(comm: Any) -> dict[Any, Any]:
+    """Return what is bound for blocking calls on a communicator; the first item of a key is the plan."""
+    return dict(comm._get_channel().slot(0).bound)
+
+
 def _epsilon(dtype: str) -> float:
     return {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(dtype) or float(np.finfo(dtype).eps)

@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, check
+from mpi.calling import Case, bound_plans, check
 
 SIZE = MPI.COMM_WORLD.Get_size()
 
@@ -18,10 +18,6 @@ def comm():
     made = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
     yield made
     made.Free()
-
-
-def bound(comm):
-    return dict(comm._get_channel().bound)
 
 
 def summed(comm, memory, x, y, value):
@@ -36,10 +32,10 @@ def test_the_same_arrays_again(comm, memory):
     """Nothing new is bound, and what is bound stays the same."""
     x, y = memory.xp.zeros(5), memory.xp.zeros(5)
     summed(comm, memory, x, y, 1)
-    first = bound(comm)
+    first = bound_plans(comm)
     for value in range(2, 6):
         summed(comm, memory, x, y, value)
-    assert bound(comm) == first
+    assert bound_plans(comm) == first
     assert len(first) == 1
 
 
@@ -47,11 +43,11 @@ def test_the_same_memory_again(comm):
     """Other array objects, but at the same place: nothing new is bound."""
     x, y = np.zeros(9), np.zeros(9)
     comm.Allreduce(x[2:6], y[1:5])
-    first = bound(comm)
+    first = bound_plans(comm)
     comm.Allreduce(x[2:6], y[1:5].reshape(2, 2))
-    assert bound(comm) == first
+    assert bound_plans(comm) == first
     comm.Allreduce(x[3:7], y[1:5])
-    assert len(bound(comm)) == 2
+    assert len(bound_plans(comm)) == 2
 
 
 def test_the_same_shape_elsewhere_has_the_same_plan(comm):
@@ -67,7 +63,7 @@ def test_more_arrays_than_are_kept(comm, memory, most):
         for turn in range(2):
             for number, (x, y) in enumerate(arrays):
                 summed(comm, memory, x, y, 10 * turn + number)
-                assert len(bound(comm)) <= most
+                assert len(bound_plans(comm)) <= most
 
 
 def test_arrays_that_come_and_go(comm, memory):
@@ -76,7 +72,7 @@ def test_arrays_that_come_and_go(comm, memory):
         dtype = ("f4", "f8", "i8", "c16")[turn % 4]
         x, y = memory.xp.zeros(4 + turn % 3, dtype), memory.xp.zeros(4 + turn % 3, dtype)
         summed(comm, memory, x, y, turn)
-    assert len(bound(comm)) <= mpicoll.settings.plan_cache
+    assert len(bound_plans(comm)) <= mpicoll.settings.plan_cache
 
 
 def test_many_different_calls(comm):
@@ -140,7 +136,7 @@ def test_another_algorithm_for_the_same_arrays(comm):
         comm.Allreduce(x, y)
     with mpicoll.override(algorithms="allreduce:two_shot"):
         comm.Allreduce(x, y)
-    assert [key[0].algorithm for key in bound(comm)] == ["linear", "one_shot", "binomial", "two_shot"]
+    assert [key[0].algorithm for key in bound_plans(comm)] == ["linear", "one_shot", "binomial", "two_shot"]
 
 
 def test_two_wrappers_with_rules_of_their_own(comm):
@@ -148,7 +144,7 @@ def test_two_wrappers_with_rules_of_their_own(comm):
     x, y = np.zeros(3), np.zeros(3)
     for rules in ("allreduce:linear", "allreduce:binomial"):
         mpicoll.Communicator(comm, algorithms=rules).Allreduce(x, y)
-    assert [key[0].algorithm for key in bound(comm)] == ["linear", "binomial"]
+    assert [key[0].algorithm for key in bound_plans(comm)] == ["linear", "binomial"]
 
 
 def test_counts_that_were_changed_in_place(comm):

@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, check
+from mpi.calling import Case, bound_plans, check
 from mpicoll.algorithms import registry
 
 X, Y = np.zeros(16, "f4"), np.zeros(16, "f4")
@@ -48,7 +48,7 @@ def test_what_is_chosen_runs(made, who):
     comm = made("allreduce:two_shot/2" if who == "communicator" else None)
     with mpicoll.override(algorithms="allreduce:two_shot/2" if who == "setting" else ""):
         check(comm, Case("Allreduce", "two_shot/2" if who == "call" else None, 20))
-    plans = [key[0] for key in comm._get_channel().bound]
+    plans = [key[0] for key in bound_plans(comm)]
     assert [(p.algorithm, p.segments) for p in plans] == [("two_shot", 2)]
 
 

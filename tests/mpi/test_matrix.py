@@ -16,9 +16,7 @@ from mpi.calling import COMMUNICATORS, REDUCING, ROOTED, VECTOR, Case, check, fo
 from mpicoll.algorithms import registry
 
 SIZE = MPI.COMM_WORLD.Get_size()
-METHODS = [
-    m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier" and m not in VECTOR
-]
+METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier" and m not in VECTOR]
 ALGORITHMS = [(m, a) for m in METHODS for names in mpicoll.algorithms(m).values() for a in names]
 
 #: fewer elements than ranks, as many, more, and enough for every segment of every block

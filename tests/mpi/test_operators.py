@@ -31,9 +31,7 @@ def usable(method, size):
 
 def rows(method, dtypes):
     axes = {"op": data.OPERATORS, "dtype": dtypes, "algorithm": names(method)}
-    return data.pairwise(
-        axes, lambda row: not {"op", "dtype"} <= set(row) or oracle.supports(row["op"], row["dtype"])
-    )
+    return data.pairwise(axes, lambda row: not {"op", "dtype"} <= set(row) or oracle.supports(row["op"], row["dtype"]))
 
 
 ALL = [(m, a) for m in REDUCING for a in names(m)]
@@ -70,9 +68,7 @@ def test_nan_is_kept(world, memory, method, algorithm):
     p, rank = world.size, world.rank
     x = np.arange(p * p, dtype="f4").reshape(p, p) + rank
     x[:, rank] = np.nan
-    inputs = [
-        r + np.where(np.arange(p) == r, np.nan, np.arange(p * p).reshape(p, p)).astype("f4") for r in range(p)
-    ]
+    inputs = [r + np.where(np.arange(p) == r, np.nan, np.arange(p * p).reshape(p, p)).astype("f4") for r in range(p)]
     expected = oracle.EXPECTED[method]
     for op in ("MAX", "MIN"):
         y = memory.xp.zeros(p if method.startswith("Reduce_scatter") else p * p, "f4")
@@ -98,9 +94,7 @@ def test_integers_wrap_around(world, memory, algorithm):
 def test_logical_results_are_0_or_1(world, memory, op, dtype):
     for algorithm in names("Allreduce"):
         y = memory.xp.zeros(3, dtype)
-        world.Allreduce(
-            memory.xp.asarray([0, 7, world.rank], dtype=dtype), y, MPI_OPS[op], algorithm=algorithm
-        )
+        world.Allreduce(memory.xp.asarray([0, 7, world.rank], dtype=dtype), y, MPI_OPS[op], algorithm=algorithm)
         assert set(memory.to_host(y).tolist()) <= {0, 1}
 
 
@@ -180,9 +174,7 @@ def test_what_is_no_number_is_not_reduced(world, dtype):
 @pytest.mark.parametrize("dtype", [">f8", ">i4"])
 def test_the_other_byte_order_is_not_reduced(world, dtype):
     x, y = np.zeros(3, dtype), np.zeros(3, dtype)
-    with pytest.raises(
-        TypeError, match=r"allreduce: >.. is not in this machine's byte order; convert it first"
-    ):
+    with pytest.raises(TypeError, match=r"allreduce: >.. is not in this machine's byte order; convert it first"):
         world.Allreduce(x, y)
 
 

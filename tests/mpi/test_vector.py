@@ -42,18 +42,14 @@ def rows(method):
     return data.pairwise({"spelling": SPELLINGS, "root": roots, **axes, **blocks})
 
 
-@pytest.mark.parametrize(
-    ("method", "algorithm"), [x for m in (*VECTOR, "Reduce_scatter") for x in algorithms(m)]
-)
+@pytest.mark.parametrize(("method", "algorithm"), [x for m in (*VECTOR, "Reduce_scatter") for x in algorithms(m)])
 def test_pairs(comms, memory, method, algorithm):
     for row in rows(method):
         comm, name = comms[row.pop("comm")], f"{algorithm}/{row.pop('segments')}"
         check(comm, Case(method, name, **row), memory)
 
 
-@pytest.mark.parametrize(
-    ("method", "algorithm"), [x for m in UNKNOWN_COUNTS for x in algorithms(m, serving=False)]
-)
+@pytest.mark.parametrize(("method", "algorithm"), [x for m in UNKNOWN_COUNTS for x in algorithms(m, serving=False)])
 def test_algorithms_that_forward_are_refused(comms, method, algorithm):
     for comm in comms.values():
         check(comm, Case(method, algorithm, pattern="uneven"))
