@@ -79,15 +79,19 @@ class _Machine:
         return True
 
     def check_finished(self) -> None:
-        """Raise if a rank is stuck or a message was never received."""
+        """Raise if a rank is stuck, or ended before its messages did."""
         for rank in self.ranks:
+            transfers = rank.program.transfers
             if rank.position < len(rank.program.instructions):
                 stuck = rank.program.instructions[rank.position]
                 assert isinstance(stuck, Wait)
-                t = rank.program.transfers[min(set(stuck.transfers) - rank.done)]
-                verb = "sends {} to" if t.sends else "receives {} from"
-                what = verb.format(t.ref)
-                raise rank.fail(t.step, f"deadlock: {what} rank {t.peer}, which never matches it")
+                t = transfers[min(set(stuck.transfers) - rank.done)]
+                verb = f"sends {t.ref} to" if t.sends else f"receives {t.ref} from"
+                raise rank.fail(t.step, f"deadlock: {verb} rank {t.peer}, which never matches it")
+            pending = {*rank.receiving.values(), *(t for started in rank.sending.values() for t in started)}
+            if pending:
+                t = transfers[min(pending)]
+                raise rank.fail(t.step, f"ends while its message with rank {t.peer} is on its way")
 
     def _start(self, rank: Rank, transfers: tuple[int, ...]) -> None:
         for t in transfers:
