@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mpicoll.analysis.form import check_form
 from mpicoll.analysis.machine import Rank, run
 from mpicoll.analysis.values import Values, rank_list
 from mpicoll.errors import ScheduleError
@@ -36,7 +37,7 @@ class Proof:
 def verify(name: str, schedules: Sequence[Schedule], *, root: int = 0, in_place: bool = True) -> Proof:
     """Prove that schedules[r] for every rank r together perform a collective.
 
-    Checks, for the steps as written and for the planner's pipelined orders: sends and
+    Checks, for the steps as written and for the planner's pipelined orders: every cell exists, sends and
     receives match, no deadlock even when every send waits for its receive, nothing read or
     written while a message or reduction still uses it, the input is left alone, and every
     output block is made of exactly the ranks that it must be made of.
@@ -55,6 +56,8 @@ def verify(name: str, schedules: Sequence[Schedule], *, root: int = 0, in_place:
         raise ScheduleError(f"ranks cut the vector into different numbers of blocks: {[s.blocks for s in schedules]}")
     if not row.free and schedules[0].blocks != row.blocks(size):
         raise ScheduleError(f"{row.name} has {row.blocks(size)} blocks for {size} ranks, not {schedules[0].blocks}")
+    for rank, schedule in enumerate(schedules):
+        check_form(rank, schedule, schedule.blocks, in_place or row.shared)
     proof = _prove(row, [stepwise_program(s, row.shared) for s in schedules], root)
     packed = [pack(s, lambda ref: len(ref) == 1) for s in schedules]
     for aliased in (False, True) if in_place else (False,):
