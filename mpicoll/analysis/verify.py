@@ -57,10 +57,12 @@ def verify(name: str, schedules: Sequence[Schedule], *, root: int = 0, in_place:
     if not row.free and schedules[0].blocks != row.blocks(size):
         raise ScheduleError(f"{row.name} has {row.blocks(size)} blocks for {size} ranks, not {schedules[0].blocks}")
     for rank, schedule in enumerate(schedules):
-        check_form(rank, schedule, schedule.blocks, in_place or row.shared)
+        check_form(rank, schedule, schedule.blocks, row.shared)
     proof = _prove(row, [stepwise_program(s, row.shared) for s in schedules], root)
     packed = [pack(s, lambda ref: len(ref) == 1) for s in schedules]
     for aliased in (False, True) if in_place else (False,):
+        for rank, schedule in enumerate(schedules):
+            check_form(rank, schedule, schedule.blocks, aliased or row.shared)
         for segments, lanes in PIPELINES:
             chosen = schedules if segments == 1 else packed
             programs = [compile_program(s, segments, lanes, aliased or row.shared) for s in chosen]
