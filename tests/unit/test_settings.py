@@ -1,0 +1,206 @@
+import threading
+import warnings
+from contextlib import ExitStack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpicoll.settings import TABLE, Settings, format_bytes, parse_bytes
+
+#: for each setting: a variable's text, its value, and a text that is wrong (None: there is none)
+TEXTS = {
+    "algorithms": ("allreduce:ring", "allreduce:ring", None),
+    "tuning": ("/a/file", "/a/file", None),
+    "segment_bytes": ("64K", 65536, "64Q"),
+    "scratch_limit": ("1.5GiB", 3 << 29, "a lot"),
+    "cuda_aware": ("yes", True, "maybe"),
+    "path": ("staged", "staged", "mapped?"),
+    "debug": ("1", 1, "very"),
+    "plan_cache": ("16", 16, "1e3"),
+    "yield_wait": ("no", False, "perhaps"),
+    "prepare": ("0", False, "2"),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("65536", 65536),
+        ("64K", 65536),
+        ("64k", 65536),
+        ("64 KiB", 65536),
+        ("64KB", 65536),
+        ("1.5M", 3 << 19),
+        ("2G", 2 << 30),
+        ("1T", 1 << 40),
+        ("8B", 8),
+        (" 8 ", 8),
+        ("inf", 1 << 62),
+        (4096, 4096),
+    ],
+)
+def test_bytes_are_read(text, number):
+    assert parse_bytes(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "K", "-1", "1.5.2K", "64Q", "64 K B", "0x10", "1e6", "64K-1M", "nan"])
+def test_what_is_no_number_of_bytes_is_quoted(text):
+    with pytest.raises(ValueError, match="is not a number of bytes such as 65536, 64K or 2M") as caught:
+        parse_bytes(text)
+    assert repr(text) in str(caught.value)
+
+
+@given(st.integers(0, 1 << 62) | st.integers(0, 60).map(lambda k: 1 << k) | st.integers(0, 5000))
+def test_what_is_written_is_read_again(number):
+    assert parse_bytes(format_bytes(number)) == number
+
+
+@pytest.mark.parametrize(("number", "text"), [(1023, "1023"), (1024, "1K"), (1025, "1025"), (3 << 20, "3M")])
+def test_only_whole_units_are_written(number, text):
+    assert format_bytes(number) == text
+
+
+def test_each_setting_is_tested_here():
+    assert set(TEXTS) == set(TABLE)
+    assert all(row.meaning and row.variable == f"MPICOLL_{name.upper()}" for name, row in TABLE.items())
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_variable_is_read_and_changes_nothing_else(name):
+    text, value, _ = TEXTS[name]
+    settings = Settings({TABLE[name].variable: text})
+    assert getattr(settings, name) == value
+    assert settings.as_dict() == Settings({}).as_dict() | {name: value}
+    assert value != TABLE[name].default
+
+
+@pytest.mark.parametrize("name", [name for name, (_, _, wrong) in TEXTS.items() if wrong])
+def test_a_bad_value_names_the_variable_and_quotes_the_value(name):
+    wrong = TEXTS[name][2]
+    with pytest.raises(ValueError, match=f"^{TABLE[name].variable}: ") as caught:
+        Settings({TABLE[name].variable: wrong})
+    assert repr(wrong) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, _, wrong) in TEXTS.items() if wrong])
+def test_a_bad_value_in_a_program_names_the_setting(name):
+    settings, wrong = Settings({}), TEXTS[name][2]
+    with pytest.raises(ValueError, match=name), settings.override(**{name: wrong}):
+        pass
+    with pytest.raises(ValueError, match=name):
+        setattr(settings, name, wrong)
+    assert settings.as_dict() == Settings({}).as_dict()
+
+
+def test_words_for_yes_no_and_auto():
+    for text, value in [("YES", True), ("true", True), ("1", True), ("No", False), ("0", False), ("auto", None)]:
+        assert Settings({"MPICOLL_CUDA_AWARE": text}).cuda_aware is value
+    assert Settings({"MPICOLL_PATH": "auto"}).path is None
+    assert Settings({"MPICOLL_SEGMENT_BYTES": "auto"}).segment_bytes == 0
+
+
+def test_an_unknown_variable_warns_and_names_the_known_ones():
+    with pytest.warns(UserWarning, match=r"unknown setting MPICOLL_ALGORITHM; known: MPICOLL_ALGORITHMS, .*"):
+        Settings({"MPICOLL_ALGORITHM": "ring"})
+
+
+def test_variables_of_others_are_left_alone():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Settings({"MPICOLL_TEST_TIMEOUT": "5", "MPICOLL_BENCH_X": "1", "MPI_X": "2", "OMPI_MCA_pml": "ucx"})
+
+
+def test_an_unknown_name_raises_and_lists_the_known_ones():
+    settings = Settings({})
+    message = r"no setting 'algorithm'; known: algorithms, .*tuning"
+    with pytest.raises(AttributeError, match=message):
+        settings.algorithm = "ring"
+    with pytest.raises(AttributeError, match=message):
+        settings.algorithm  # noqa: B018
+    with pytest.raises(AttributeError, match=message), settings.override(debug=1, algorithm="ring"):
+        pass
+    assert settings.debug == 0
+
+
+def test_overrides_nest_and_restore():
+    settings = Settings({"MPICOLL_DEBUG": "1"})
+    before = settings.as_dict()
+    with settings.override(algorithms="bcast:ring", debug=2):
+        with settings.override(algorithms="bcast:linear", segment_bytes="2K"):
+            assert (settings.algorithms, settings.debug, settings.segment_bytes) == ("bcast:linear", 2, 2048)
+        assert (settings.algorithms, settings.debug, settings.segment_bytes) == ("bcast:ring", 2, 0)
+    assert settings.as_dict() == before
+
+
+def test_an_override_ends_with_an_error_too():
+    settings = Settings({})
+    with pytest.raises(ZeroDivisionError), settings.override(debug=3):
+        raise ZeroDivisionError
+    assert settings.debug == 0
+
+
+def test_an_override_can_go_back_to_the_default():
+    settings = Settings({"MPICOLL_PATH": "staged"})
+    with settings.override(path=None):
+        assert settings.path is None
+    with settings.override(path="auto"):
+        assert settings.path is None
+    assert settings.path == "staged"
+
+
+def test_an_assignment_under_an_override_is_seen_when_it_ends():
+    settings = Settings({})
+    with settings.override(debug=1):
+        settings.debug = 2
+        assert settings.debug == 1
+    assert settings.debug == 2
+
+
+def test_threads_see_assignments_of_others_but_not_their_overrides():
+    settings = Settings({})
+    inside, looked = threading.Barrier(2, timeout=10), threading.Barrier(2, timeout=10)
+    seen = {}
+
+    def other():
+        inside.wait()
+        seen["other"] = settings.debug, settings.plan_cache
+        with settings.override(debug=7):
+            looked.wait()
+            looked.wait()
+        seen["after"] = settings.debug
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    settings.plan_cache = 3
+    with settings.override(debug=5):
+        inside.wait()
+        looked.wait()
+        seen["mine"] = settings.debug
+        looked.wait()
+    thread.join(10)
+    assert seen == {"other": (0, 3), "mine": 5, "after": 0}
+    assert settings.debug == 0
+
+
+def test_the_version_tells_every_state_from_the_others():
+    """What is cached under a version holds for as long as it is the version."""
+    settings = Settings({})
+    versions = [settings.version]
+    with ExitStack() as stack:
+        stack.enter_context(settings.override(debug=1))
+        versions.append(settings.version)
+        stack.enter_context(settings.override(debug=2))
+        versions.append(settings.version)
+        settings.plan_cache = 5
+        versions.append(settings.version)
+    settings.plan_cache = 6
+    versions.append(settings.version)
+    with settings.override(debug=1):
+        versions.append(settings.version)
+    assert len(set(versions)) == len(versions)
+    last = settings.version
+    with settings.override(debug=1):
+        pass
+    assert settings.version == last
