@@ -174,7 +174,7 @@ def _truths(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:
         return one
     if recipe.redop in ("LAND", "BAND", "PROD", "MIN"):
         return ~one
-    return (_linear(index, rank, iteration, PERIOD) * 40503 >> 9) % 2 == 1
+    return _linear(index, rank, iteration, PERIOD) ** 2 % PERIOD % 2 == 1  # squares, for shifts change them
 
 
 def _flags(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:

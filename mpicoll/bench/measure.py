@@ -1,55 +1,22 @@
-"""Time: a call takes as long as on its slowest rank, and all ranks do the same number of calls."""
+"""How often a call is timed, the same on all ranks, and what its times come to."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mpicoll.bench.clock import Clock
 
 #: timed calls that decide how many follow
 FIRST = 3
 #: timed calls at most, where their number is not given
 MOST = 200
-
-
-class Clock:
-    """Takes times on all ranks of a communicator.
-
-    Args:
-        world: a communicator of mpi4py's own, for barriers and for the maximum over ranks.
-        yielding: waiting ranks give their core away, since there are more ranks than cores.
-        synchronize: waits for the work on the arrays' device.
-    """
-
-    def __init__(self, world: MPI.Intracomm, yielding: bool, synchronize: Callable[[], object]) -> None:
-        self.world, self.yielding, self.synchronize = world, yielding, synchronize
-
-    def barrier(self) -> None:
-        """Wait for all ranks."""
-        request = self.world.Ibarrier()
-        while not request.Test():
-            if self.yielding:
-                os.sched_yield()
-
-    def take(self, call: Callable[[], object], calls: int) -> NDArray[np.float64]:
-        """Return the seconds of each of a number of calls, the slowest rank's."""
-        seconds = np.empty(calls)
-        synchronize, now = self.synchronize, time.perf_counter
-        for number in range(calls):
-            synchronize()
-            self.barrier()
-            start = now()
-            call()
-            synchronize()
-            seconds[number] = now() - start
-        self.world.Allreduce(MPI.IN_PLACE, seconds, op=MPI.MAX)
-        return seconds
 
 
 class Budget:

@@ -9,7 +9,6 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from mpicoll.bench import facts
 from mpicoll.bench.cases import Case
 from mpicoll.bench.measure import Statistics
 from mpicoll.bench.subject import Way
@@ -118,9 +117,9 @@ class Report:
         if self.complaints <= COMPLAINTS:
             self.say(f"# WRONG: {line}")
 
-    def begin(self) -> None:
-        """Print the facts, what is left out, and the table's head."""
-        self.say(*facts.lines(self.header))
+    def begin(self, header: list[str]) -> None:
+        """Print the header, what is left out, and the table's head."""
+        self.say(*header)
         self.say(*(f"# left out: {r['what']}: {r['name']} {r['reason']}" for r in self.refused))
         width = len(_FORM)
         names = _line_start("# op", "size", "count", "type", "redop", "root", "algorithm")

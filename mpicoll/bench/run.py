@@ -16,8 +16,9 @@ import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.bench import facts
 from mpicoll.bench.cases import CALLS, Call, Case, make_case
+from mpicoll.bench.clock import Clock
 from mpicoll.bench.data import REDUCTIONS, dtype_named, kind
-from mpicoll.bench.measure import Budget, Clock, measure
+from mpicoll.bench.measure import Budget, measure
 from mpicoll.bench.memory import Memory, choose
 from mpicoll.bench.options import Options, RequestError, parse, sizes
 from mpicoll.bench.progress import Progress
@@ -64,6 +65,7 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str], options: Options, world: MPI.Intracomm) -> int:
     start = time.monotonic()
+    _try_file(options, world)
     memory = choose(options.buffers, world)
     comm = Communicator(world)
     report = Report(facts.collect(arguments, world, comm, memory), sys.stdout if world.rank == 0 else None)
@@ -71,7 +73,7 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm) -> int:
     number = sum(len(_forms(job.case.call, options)) for job in jobs)
     clock = Clock(world, bool(report.header["oversubscribed"]), memory.synchronize)
     budget = Budget(world, options.budget, number)
-    report.begin()
+    report.begin(facts.lines(report.header))
     with Progress(number, world.rank == 0) as progress:
         bench = Bench(options, world, memory, Mpicoll(comm), clock, budget, report, progress)
         for job in jobs:
@@ -81,6 +83,19 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm) -> int:
         with options.json.open("w", encoding="utf-8") as out:
             report.write(out, asdict(options))
     return 1 if report.wrong else 0
+
+
+def _try_file(options: Options, world: MPI.Intracomm) -> None:
+    """Find out before the run whether its results can be written."""
+    why = ""
+    if options.json and world.rank == 0:
+        try:
+            options.json.touch()
+        except OSError as error:
+            why = f"--json: {error}"
+    why = world.bcast(why, root=0)
+    if why:
+        raise RequestError(why)
 
 
 def _jobs(options: Options, size: int, largest: int, report: Report) -> list[Job]:

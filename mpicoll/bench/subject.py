@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from mpicoll.communicator import Communicator
+if TYPE_CHECKING:
+    from mpicoll.communicator import Communicator
 
 
 @dataclass(frozen=True)

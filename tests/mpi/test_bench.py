@@ -1,0 +1,236 @@
+"""The benchmark on every rank: it measures all calls, and finds what is wrong."""
+
+import ctypes
+import json
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import mpicoll
+from mpicoll.algorithms import registry
+from mpicoll.bench import facts
+from mpicoll.bench.cases import CALLS, make_case
+from mpicoll.bench.data import REDUCTIONS
+from mpicoll.bench.memory import Host
+from mpicoll.bench.run import run
+from mpicoll.bench.trial import Trial
+from mpicoll.runtime.ops import OPERATORS
+
+WORLD = MPI.COMM_WORLD
+LAST = WORLD.size - 1
+QUICK = ["--iters", "1", "--warmup", "0"]
+
+
+def bench(*arguments):
+    """Run it; all ranks must come to the same status."""
+    status = run([*arguments, *QUICK])
+    assert WORLD.allgather(status) == [status] * WORLD.size
+    return status
+
+
+def results(tmp_path, *arguments):
+    """Run it, and return its file on all ranks."""
+    file = WORLD.bcast(str(tmp_path / "results.json"), root=0)
+    status = bench(*arguments, "--json", file)
+    found = None
+    if WORLD.rank == 0:
+        with open(file) as stream:  # noqa: PTH123
+            found = json.load(stream)
+    return status, WORLD.bcast(found, root=0)
+
+
+def test_operators_are_the_library_s():
+    assert {name: kinds for name, (_, kinds) in REDUCTIONS.items()} == {o.name: o.kinds for o in OPERATORS.values()}
+
+
+def test_every_call_with_every_algorithm_that_can_serve(tmp_path):
+    status, found = results(tmp_path, "--op", "all", "--algorithm", "all", "--min", "96", "--max", "96")
+    assert status == 0
+    assert found["wrong"] == 0
+    for name, call in CALLS.items():
+        usable = registry.usable(call.row.name, WORLD.size, counts_known=not call.local)
+        measured = {(row["algorithm"], row["in_place"]) for row in found["rows"] if row["op"] == name}
+        assert measured == {(card.name, form) for card in usable for form in call.forms}
+    known = sum(len(registry.known(call.row.name)) for call in CALLS.values())
+    usable = sum(len(registry.usable(c.row.name, WORLD.size, counts_known=not c.local)) for c in CALLS.values())
+    assert len(found["refused"]) == known - usable
+    assert found["facts"]["ranks"] == WORLD.size
+
+
+def test_every_dtype_and_operator(tmp_path):
+    status, found = results(
+        tmp_path,
+        "--op",
+        "allreduce,alltoallv",
+        "--dtype",
+        "all",
+        "--redop",
+        "all",
+        "--min",
+        "48",
+        "--max",
+        "48",
+        "--outofplace",
+    )
+    assert status == 0
+    assert {row["redop"] for row in found["rows"]} == {*REDUCTIONS, None}
+    assert {"what": "every reduction", "name": "AVG", "reason": "is not defined for int8"} in found["refused"]
+
+
+def test_every_root(tmp_path):
+    status, found = results(tmp_path, "--op", "gatherv,reduce,allreduce", "--root", "all", "--max", "8", "--inplace")
+    assert status == 0
+    roots = [(row["op"], row["root"]) for row in found["rows"]]
+    assert roots == [(op, root) for op in ("gatherv", "reduce") for root in range(WORLD.size)] + [("allreduce", None)]
+
+
+def test_the_file_tells_what_ran(tmp_path):
+    arguments = ("--op", "bcast", "--algorithm", "auto,linear/2", "--min", "4K", "--max", "4K", "--dtype", "int16")
+    status, found = results(tmp_path, *arguments)
+    assert status == 0
+    auto, linear = found["rows"]
+    assert (linear["algorithm"], linear["segments"], linear["path"]) == ("linear", 2, "host")
+    assert linear["reason"] == "algorithm= in the call"
+    assert auto["reason"] != linear["reason"]
+    assert (linear["bytes"], linear["count"], linear["dtype"]) == (4096, 2048, "int16")
+    assert len(linear["time_us"]["samples"]) == linear["number"] == 1
+    assert found["facts"]["mpicoll"] == mpicoll.__version__
+
+
+def corrupted(monkeypatch, method, harm):
+    """Let a method do harm to its last array on the last rank after its work."""
+    right = getattr(mpicoll.Communicator, method)
+
+    def wrong(self, *arguments, **named):
+        right(self, *arguments, **named)
+        if self.rank == LAST:
+            harm(next(a for a in reversed(arguments) if isinstance(a, np.ndarray)))
+
+    monkeypatch.setattr(mpicoll.Communicator, method, wrong)
+
+
+def flip(array):
+    array.view("u1")[0] ^= 1
+
+
+def write_before(array):
+    ctypes.memset(array.ctypes.data - 1, 0, 1)
+
+
+def write_behind(array):
+    ctypes.memset(array.ctypes.data + array.nbytes, 0, 1)
+
+
+@pytest.mark.parametrize("harm", [flip, write_before, write_behind])
+@pytest.mark.parametrize("form", ["--outofplace", "--inplace"])
+@pytest.mark.parametrize("method", ["Allreduce", "Allgather", "Alltoall", "Reduce_scatter_block", "Exscan"])
+def test_one_wrong_element_on_one_rank_is_found(monkeypatch, tmp_path, capfd, method, form, harm):
+    corrupted(monkeypatch, method, harm)
+    status, found = results(tmp_path, "--op", method.lower(), "--min", "64", "--max", "64", form)
+    assert status == 1
+    assert found["wrong"] == found["rows"][0]["wrong"] == 2  # in each of the two validated calls
+    if WORLD.rank == 0:
+        out = capfd.readouterr().out
+        assert out.count("# WRONG") == 2
+        assert f"rank {LAST}: 1 wrong, " in out
+        assert "wrong elements: 2 FAILED" in out
+
+
+def test_a_changed_input_is_found(monkeypatch, tmp_path):
+    right = mpicoll.Communicator.Allreduce
+
+    def wrong(self, sendbuf, recvbuf, op, **named):
+        right(self, sendbuf, recvbuf, op, **named)
+        sendbuf[-1] += 1
+
+    monkeypatch.setattr(mpicoll.Communicator, "Allreduce", wrong)
+    status, found = results(tmp_path, "--op", "allreduce", "--min", "64", "--max", "64", "--outofplace")
+    assert (status, found["wrong"]) == (1, 2 * WORLD.size)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "complex64"])
+@pytest.mark.parametrize("call", [name for name in CALLS if name not in ("barrier", "exscan")])
+def test_what_does_nothing_leaves_only_wrong_elements(call, dtype):
+    case = make_case(CALLS[call], 100, dtype, WORLD.size, "SUM", 0)
+    trial = Trial(case, False, WORLD.rank, Host())
+    trial.load(0)
+    wrong, words = trial.wrong()
+    keeps = trial.recv is None or (call == "bcast" and WORLD.rank == 0)
+    expected = 0 if keeps else trial.recv.what.length
+    assert (wrong, bool(words)) == (expected, bool(expected))
+
+
+def test_results_of_the_call_before_are_wrong():
+    case = make_case(CALLS["allgather"], 4000, "float32", WORLD.size, "", 0)
+    trial = Trial(case, False, WORLD.rank, Host())
+    comm = mpicoll.Communicator(WORLD)
+    trial.load(0)
+    comm.Allgather(*trial.arguments)
+    assert trial.wrong() == (0, "")
+    stale = trial.recv.array.copy()
+    trial.load(1)
+    trial.recv.array[...] = stale
+    assert trial.wrong()[0] == case.count
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--op", "exscan", "--algorithm", "rings"], "exscan: no algorithm 'rings'; known: "),
+        (["--op", "gatherv", "--algorithm", "binomial"], "usable: linear"),
+        (["--op", "bcast", "--algorithm", "linear@direct"], "path 'direct' cannot serve host arrays here"),
+        (["--op", "allreduce", "--redop", "AVG", "--dtype", "int8"], "allreduce: AVG is not defined for int8"),
+        (["--op", "bcast", "--root", "1000"], "root 1000 is out of range"),
+        (["--op", "bcast", "--json", "/no/such/folder/file"], "No such file or directory"),
+    ],
+)
+def test_what_cannot_be_served_is_said_once(capfd, arguments, message):
+    assert bench(*arguments) == 2
+    err = capfd.readouterr().err
+    assert (err.count("mpicoll.bench: "), message in err) == ((1, True) if WORLD.rank == 0 else (0, False))
+
+
+def test_a_refusal_of_the_library_on_one_rank_is_everyone_s(monkeypatch, capfd):
+    right = mpicoll.Communicator.Get_plan
+
+    def refuse(self, *arguments, **named):
+        if self.rank == LAST:
+            raise mpicoll.UnsupportedError("not today")
+        return right(self, *arguments, **named)
+
+    monkeypatch.setattr(mpicoll.Communicator, "Get_plan", refuse)
+    assert bench("--op", "allreduce") == 2
+    if WORLD.rank == 0:
+        assert f"mpicoll.bench: rank {LAST}: not today" in capfd.readouterr().err
+
+
+def test_the_budget_is_kept():
+    start = MPI.Wtime()
+    assert run(["--op", "allreduce,bcast", "--max", "64", "--budget", "1"]) == 0
+    assert MPI.Wtime() - start < 20
+
+
+def test_the_commit_is_read_without_git(tmp_path):
+    package, git = tmp_path / "package", tmp_path / ".git"
+    package.mkdir()
+    assert facts.commit(package) == ""
+    git.mkdir()
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "packed-refs").write_text("# pack-refs with: peeled\nfeed refs/heads/other\ncafe refs/heads/main\n")
+    assert facts.commit(package) == "cafe"
+    (git / "refs" / "heads").mkdir(parents=True)
+    (git / "refs" / "heads" / "main").write_text("beef\n")
+    assert facts.commit(package) == "beef"
+    (git / "HEAD").write_text("dead\n")
+    assert facts.commit(package) == "dead"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("path", ["direct", "staged"])
+def test_device_arrays(tmp_path, path):
+    status, found = results(tmp_path, "--op", "all", "--max", "64K", "--buffers", "cupy", "--path", path)
+    if status == 2 and path == "direct":
+        pytest.skip("the MPI library is not given device pointers")
+    assert status == 0
+    assert {row["path"] for row in found["rows"] if row["op"] != "barrier"} == {path}

@@ -1,0 +1,138 @@
+"""How often the benchmark times a call, and what it says about the times."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+from mpicoll.bench.cases import CALLS, make_case
+from mpicoll.bench.measure import FIRST, MOST, Budget, Statistics, measure
+from mpicoll.bench.progress import Progress, on_terminal
+from mpicoll.bench.report import COMPLAINTS, SCHEMA, Measurement, Report
+from mpicoll.bench.subject import Way
+
+
+class Alone:
+    """The only rank."""
+
+    def bcast(self, value, root):
+        return value
+
+
+class Clock:
+    """Calls take a second each, all about them two."""
+
+    def __init__(self):
+        self.now, self.taken = 0.0, []
+
+    def take(self, call, calls):
+        for _ in range(calls):
+            call()
+        self.now += 2.0 * calls
+        self.taken.append(calls)
+        return np.ones(calls)
+
+
+def timed(seconds, measurements, **how):
+    clock, calls = Clock(), []
+    budget = Budget(Alone(), seconds, measurements, lambda: clock.now)
+    numbers = []
+    for _ in range(measurements):
+        budget.begin()
+        how = {"iterations": None, "warmup": 0} | how
+        numbers.append(measure(lambda: calls.append(1), clock, budget, **how).size)
+    return numbers, len(calls), clock.now
+
+
+def test_the_budget_is_shared_by_what_is_left():
+    numbers, _, now = timed(100, 5)
+    assert numbers == [10] * 5
+    assert now == 100
+
+
+def test_a_spent_budget_still_gives_a_few_calls():
+    assert timed(0, 4)[0] == [FIRST] * 4
+
+
+def test_an_ample_budget_does_not_give_more_than_enough():
+    assert timed(1e9, 2)[0] == [MOST] * 2
+
+
+def test_a_given_number_of_calls_is_kept():
+    numbers, calls, _ = timed(0, 3, iterations=7, warmup=2)
+    assert numbers == [7] * 3
+    assert calls == 3 * 9
+
+
+def test_rank_0_decides():
+    class Second(Alone):
+        def bcast(self, value, root):
+            return 5
+
+    budget = Budget(Second(), 1000, 1, lambda: 0.0)
+    budget.begin()
+    assert budget.calls(1.0) == 5
+
+
+def test_statistics():
+    found = Statistics.of(np.array([5.0, 1.0, 2.0, 4.0, 3.0]))
+    assert (found.median, found.least, found.mean, found.number) == (3.0, 1.0, 3.0, 5)
+    assert found.p99 == pytest.approx(4.96)
+
+
+def measured(name, in_place, wrong=0, size=4):
+    case = make_case(CALLS[name], 4000, "float32", size, "SUM", 1)
+    return Measurement(case, Way("ring", 2, "host", "test"), in_place, np.array([2e-6, 4e-6, 4e-6]), wrong)
+
+
+def test_a_line_has_both_forms():
+    report = Report({}, io.StringIO())
+    report.begin(["# header"])
+    report.add([measured("allreduce", False), measured("allreduce", True, wrong=3)])
+    report.add([measured("bcast", True)])
+    report.end(1.5)
+    *head, first, second, last = report.out.getvalue().splitlines()
+    assert head[0] == "# header"
+    assert all(line.startswith("#") for line in head)
+    words = " ".join(first.split())
+    assert words == "allreduce 4000 1000 float32 sum -1 ring/2@host 4.00 1.000 1.500 0 4.00 1.000 1.500 3"
+    words = " ".join(second.split())
+    assert words == "bcast 4000 1000 float32 none 1 ring/2@host - - - - 4.00 1.000 1.000 0"
+    assert "3 measurements" in last
+    assert "wrong elements: 3 FAILED" in last
+
+
+def test_the_file_has_everything():
+    report = Report({"ranks": 4}, None)
+    report.refuse("allgather", "bruck", "is tired")
+    report.refuse("allgather", "bruck", "is tired")
+    report.add([measured("allreduce", False)])
+    out = io.StringIO()
+    report.write(out, {"op": ("allreduce",)})
+    found = json.loads(out.getvalue())
+    assert (found["schema"], found["facts"], found["wrong"]) == (SCHEMA, {"ranks": 4}, 0)
+    assert found["refused"] == [{"what": "allgather", "name": "bruck", "reason": "is tired"}]
+    row = found["rows"][0]
+    assert row["time_us"] == {
+        "median": 4.0,
+        "least": 2.0,
+        "mean": 3.333,
+        "p99": 4.0,
+        "samples": [2.0, 4.0, 4.0],
+    }
+    assert (row["number"], row["busbw_GBps"], row["algorithm"], row["root"]) == (3, 1.5, "ring", None)
+
+
+def test_not_every_wrong_result_is_described():
+    report = Report({}, io.StringIO())
+    for number in range(COMPLAINTS + 5):
+        report.complain(str(number))
+    assert report.out.getvalue().count("# WRONG") == COMPLAINTS
+
+
+def test_no_bar_without_a_terminal(capsys):
+    assert not on_terminal(io.StringIO())
+    with Progress(2, shown=True) as progress:
+        progress.step("one")
+    assert capsys.readouterr() == ("", "")
