@@ -3,7 +3,7 @@ import warnings
 from contextlib import ExitStack
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mpicoll.settings import TABLE, Settings, format_bytes, parse_bytes
@@ -53,6 +53,7 @@ def test_what_is_no_number_of_bytes_is_quoted(text):
 
 
 @given(st.integers(0, 1 << 62) | st.integers(0, 60).map(lambda k: 1 << k) | st.integers(0, 5000))
+@example(2**53 + 1)
 def test_what_is_written_is_read_again(number):
     assert parse_bytes(format_bytes(number)) == number
 
