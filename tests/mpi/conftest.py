@@ -1,25 +1,27 @@
-"""What the tests of collectives share: communicators, and where arrays are."""
+"""What the tests of collectives share: communicators, and where arrays are.
+
+Nothing here imports MPI at once: pytest reads this file before the harness has prepared MPI for GPUs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
-from mpi4py import MPI
-
-import mpicoll
-from mpi.calling import Memory
 
 
 @pytest.fixture(scope="session")
 def comms() -> Iterator[dict[str, Any]]:
     """All COMMUNICATORS."""
-    world = mpicoll.Communicator(MPI.COMM_WORLD)
+    from mpi4py import MPI
+
+    import mpicoll
+
+    world, alone = mpicoll.Communicator(MPI.COMM_WORLD), mpicoll.Communicator(MPI.COMM_SELF)
     rank, size = world.rank, world.size
     made = {"reversed": world.Split(0, -rank), "halves": world.Split(rank * 2 // size, rank)}
-    yield {"world": world, **made, "self": mpicoll.Communicator(MPI.COMM_SELF)}
+    yield {"world": world, **made, "self": alone}
     for comm in made.values():
         comm.Free()
 
@@ -36,11 +38,13 @@ def world(comms: dict[str, Any]) -> Any:
         pytest.param("cupy-staged", marks=pytest.mark.gpu),
     ]
 )
-def memory(request: pytest.FixtureRequest, world: Any) -> Memory:
+def memory(request: pytest.FixtureRequest, world: Any) -> Any:
     """Arrays of NumPy; of CuPy, handed to MPI as they are; of CuPy, through the host."""
+    from mpi.calling import HOST, Memory
+
     module, _, path = request.param.partition("-")
     if module == "numpy":
-        return Memory(np)
+        return HOST
     import cupy
 
     awareness = world._get_channel().awareness
