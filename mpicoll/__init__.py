@@ -19,7 +19,7 @@ from mpicoll.settings import override, settings
 
 if TYPE_CHECKING:
     from mpicoll.communicator import Communicator
-    from mpicoll.runtime.ops import AVG
+    from mpicoll.runtime.ops import AVG, Op
 
 __version__ = "0.1.0"
 
@@ -27,6 +27,7 @@ __all__ = [
     "AVG",
     "Communicator",
     "MismatchError",
+    "Op",
     "Plan",
     "ScheduleError",
     "UnsupportedError",
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 #: names that need MPI, and where they are
-_LATE = {"Communicator": "mpicoll.communicator", "AVG": "mpicoll.runtime.ops"}
+_LATE = {"Communicator": "mpicoll.communicator", "AVG": "mpicoll.runtime.ops", "Op": "mpicoll.runtime.ops"}
 
 if settings.prepare:
     _prepare()

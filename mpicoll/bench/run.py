@@ -56,11 +56,13 @@ def run(arguments: list[str]) -> int:
     path = nullcontext() if options.path == "auto" else mpicoll.override(path=options.path)
     try:
         with path, np.errstate(all="ignore"):  # repeated in place, sums grow beyond every limit
-            return _run(arguments, options, world)
+            status = _run(arguments, options, world)
     except RequestError as error:
         if first:
             print(f"mpicoll.bench: {error}", file=sys.stderr, flush=True)
-        return 2
+        status = 2
+    world.Free()  # not after any other exception: the other ranks may still be in a call
+    return status
 
 
 def _run(arguments: list[str], options: Options, world: MPI.Intracomm) -> int:

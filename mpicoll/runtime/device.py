@@ -11,6 +11,7 @@ import cupy
 import numpy as np
 
 from mpicoll.runtime import kernels
+from mpicoll.runtime.host import apply
 from mpicoll.runtime.layout import Run
 from mpicoll.runtime.ops import Operator
 from mpicoll.runtime.recent import address_of
@@ -33,6 +34,8 @@ class Device:
 
     def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Call:
         """Return a call that launches one kernel combining the sources, in order, into the target."""
+        if op.function is not None:
+            return self._apply(op.function, dtype, target, sources)
         function, module = kernels.compiled(kernels.fold_source(op, dtype, len(sources)), "fold", self.device)
         count = target[1] // dtype.itemsize
         head, packs = _vector_part([target[0], *(s[0] for s in sources)], count, dtype.itemsize)
@@ -40,6 +43,26 @@ class Device:
         numbers = (ctypes.c_int64 * 3)(count, head, packs)
         packed = ctypes.create_string_buffer(bytes(addresses) + bytes(numbers))
         return self._kernel(function, module, packed, max(packs, count - packs * kernels.width(dtype.itemsize)))
+
+    def _apply(self, function: Any, dtype: np.dtype, target: Run, sources: list[Run]) -> Call:
+        """Return a call that combines arrays with a user's function, on the stream."""
+        into, *operands = (self._view(run, dtype) for run in (target, *sources))
+
+        def call() -> None:
+            with on_stream(self.device, self):
+                apply(function, into, operands)
+
+        return call
+
+    def _view(self, run: Run, dtype: np.dtype) -> Any:
+        """Return an array over raw device memory; it does not keep the memory alive."""
+        memory = cupy.cuda.UnownedMemory(run[0], run[1], None, self.device)
+        return cupy.ndarray((run[1] // dtype.itemsize,), dtype, cupy.cuda.MemoryPointer(memory, 0))
+
+    @property
+    def ptr(self) -> int:
+        """Address of the stream, as CuPy's streams have it."""
+        return self.stream
 
     def scale(self, dtype: np.dtype, target: Run, factor: float) -> Call:
         """Return a call that launches a multiplication in place."""

@@ -45,9 +45,8 @@ def bind(plan: Plan, operands: Operands, channel: Channel, stream: int, slot: Sl
     source, target = operands.input, operands.output
     addresses = (source.pointer if source else 0, target.pointer if target else 0)
     shape = Shape.of(operands, channel.rank, channel.size)
-    op = operands.op.name if operands.op else ""
     dtype = (operands.dtype.str, operands.dtype.itemsize)
-    key = (plan, shape, addresses, dtype, op, operands.aliased, operands.device, stream)
+    key = (plan, shape, addresses, dtype, operands.op, operands.aliased, operands.device, stream)
     found = slot.find(key)
     if found is None:
         found = bind_new(plan, operands, channel, stream, slot)

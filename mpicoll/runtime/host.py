@@ -31,7 +31,10 @@ class Host:
     def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Call:
         """Return a call that combines the sources, left to right, into the target."""
         into, operands = view(target, dtype), [view(s, dtype) for s in sources]
+        if op.function is not None:
+            return lambda: apply(op.function, into, operands)
         ufunc = op.ufunc
+        assert ufunc is not None
         if is_half(dtype):
             return lambda: _fold_chunks(ufunc, into, operands, np.dtype("f4"))
         if len(operands) > 2:
@@ -60,6 +63,14 @@ class Host:
     def launched(self, work: int) -> Call | None:
         """Host work needs no event."""
         return None
+
+
+def apply(function: Any, into: Any, operands: list[Any]) -> None:
+    """Combine arrays left to right with a user's function."""
+    total = operands[0]
+    for operand in operands[1:]:
+        total = function(total, operand)
+    into[...] = total.reshape(into.shape)
 
 
 def _fold_chunks(ufunc: np.ufunc, into: np.ndarray, operands: list[np.ndarray], dtype: np.dtype) -> None:

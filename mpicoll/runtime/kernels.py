@@ -132,5 +132,5 @@ def compiled(source: str, name: str, device: int) -> tuple[int, Any]:
     """Compile for the current device; returns the function's address and what keeps it alive."""
     import cupy
 
-    module = cupy.RawModule(code=source, options=("-std=c++14",))
+    module = cupy.RawModule(code=source, options=("-std=c++14", "-fmad=false"))
     return module.get_function(name).kernel.ptr, module

@@ -12,6 +12,9 @@ from mpicoll.schedule.partition import offsets, split
 #: (address, number of bytes)
 Run = tuple[int, int]
 
+#: bytes at whose multiples blocks start, relative to the array
+ALIGNED = 16
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -25,6 +28,7 @@ class Shape:
         rank: this rank.
         size: number of ranks.
         pairs: block ids are source*size+target (alltoall).
+        grain: blocks and segments are cut at multiples of so many elements.
     """
 
     free: bool
@@ -34,13 +38,15 @@ class Shape:
     rank: int
     size: int
     pairs: bool
+    grain: int = 1
 
     @staticmethod
     def of(operands: Operands, rank: int, size: int) -> Shape:
         """Return the shape of a call."""
         pairs = operands.row.name == "alltoall"
         count = operands.count if operands.row.free else 0
-        return Shape(operands.row.free, count, operands.in_blocks, operands.out_blocks, rank, size, pairs)
+        blocks = operands.in_blocks, operands.out_blocks
+        return Shape(operands.row.free, count, *blocks, rank, size, pairs, _grain(operands))
 
     def place(self, buffer: str, block: int) -> tuple[int, int]:
         """Return (count, displacement) of a block in the input or output, in elements."""
@@ -74,7 +80,7 @@ class Layout:
     def __init__(self, shape: Shape, schedule: Schedule, segments: int, lanes: int, itemsize: int) -> None:
         """Lay out the scratch: lane after lane, cell after cell."""
         self.shape, self.schedule, self.segments, self.lanes, self.itemsize = shape, schedule, segments, lanes, itemsize
-        self.of_segment = split(shape.count, segments)
+        self.of_segment = split(shape.count, segments, shape.grain)
         self.start_of = offsets(self.of_segment)
         cells = [self._scratch_counts(s) for s in range(segments)]
         self.scratch_cells = [(counts, offsets(counts)) for counts in cells]
@@ -113,14 +119,25 @@ class Layout:
 
     def _place(self, buffer: str, block: int, segment: int) -> tuple[int, int]:
         if self.shape.free:
-            counts = split(self.of_segment[segment], self.schedule.blocks)
+            counts = self._blocks(segment)
             return counts[block], self.start_of[segment] + offsets(counts)[block]
         count, start = self.shape.place(buffer, block)
-        parts = split(count, self.segments)
+        parts = split(count, self.segments, self.shape.grain)
         return parts[segment], start + offsets(parts)[segment]
 
     def _scratch_counts(self, segment: int) -> tuple[int, ...]:
         if self.shape.free:
-            counts = split(self.of_segment[segment], self.schedule.blocks)
+            counts = self._blocks(segment)
             return tuple(counts[b] for b in self.schedule.scratch)
-        return tuple(split(self.shape.count_of(b), self.segments)[segment] for b in self.schedule.scratch)
+        grain = self.shape.grain
+        return tuple(split(self.shape.count_of(b), self.segments, grain)[segment] for b in self.schedule.scratch)
+
+    def _blocks(self, segment: int) -> tuple[int, ...]:
+        return split(self.of_segment[segment], self.schedule.blocks, self.shape.grain)
+
+
+def _grain(operands: Operands) -> int:
+    """Return what is never cut apart: an operator's items, or else 16 bytes, which kernels move at once."""
+    if operands.op and operands.op.width > 1:
+        return operands.op.width
+    return max(ALIGNED // operands.dtype.itemsize, 1) if operands.dtype.itemsize else 1

@@ -9,7 +9,9 @@ One rule for host and device:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -18,6 +20,8 @@ from mpicoll.errors import UnsupportedError
 
 #: dtype kinds: b bool, i u integers, f floating, c complex
 _ALL, _ORDERED, _BITS = "biufc", "biuf", "biu"
+#: of a user's operator: whatever its function takes
+_ANY = ""
 
 
 @dataclass(frozen=True)
@@ -31,18 +35,24 @@ class Operator:
         kinds: dtype kinds that it serves.
         average: divide by the number of ranks at the end.
         commutative: the order of operands does not matter.
+        function: a user's function of two arrays instead of ufunc and cuda.
+        width: elements of an item, never cut apart.
     """
 
     name: str
-    ufunc: np.ufunc
+    ufunc: np.ufunc | None
     cuda: str
     cuda_bool: str
     kinds: str = _ALL
     average: bool = False
     commutative: bool = True
+    function: Callable[[Any, Any], Any] | None = None
+    width: int = 1
 
     def check(self, collective: str, dtype: np.dtype) -> None:
         """Raise TypeError unless the operator serves this dtype."""
+        if self.function is not None and self.kinds == _ANY:
+            return
         if kind(dtype) not in self.kinds:
             raise TypeError(f"{collective}: op {self.name} is not defined for {dtype}")
         if not dtype.isnative:
@@ -68,6 +78,57 @@ class Average:
 
 AVG = Average()
 
+
+class Op:
+    """A user's operator: a function of two arrays, run on the device of the arrays.
+
+    The function gets two arrays of equal length, NumPy's or CuPy's, and returns their combination;
+    the array of the lower rank comes first.  It is called on pieces of the arrays, cut at multiples
+    of `width` elements, so it must work item by item.  It must be associative.  What it raises is
+    raised by the collective.
+
+    Args:
+        function: (a, b) -> array.
+        commute: the order of operands does not matter; without it ranks are combined in their order.
+        width: elements of an item, such as 4 for 2x2 matrices.
+        name: for messages.
+    """
+
+    def __init__(
+        self, function: Callable[[Any, Any], Any], commute: bool = False, *, width: int = 1, name: str = ""
+    ) -> None:
+        """Make the operator."""
+        if width < 1:
+            raise ValueError(f"op: width is {width}, not at least 1")
+        label = name or getattr(function, "__name__", "user")
+        self.operator = Operator(label, None, "", "", _ANY, commutative=commute, function=function, width=width)
+
+    def __repr__(self) -> str:
+        return f"mpicoll.Op({self.operator.name})"
+
+
+def _locate(larger: bool) -> Callable[[Any, Any], Any]:
+    """Return MAXLOC or MINLOC on records (value, index), or on consecutive elements value, index."""
+
+    def combine(a: Any, b: Any) -> Any:
+        if a.dtype.names:
+            value, index = a.dtype.names
+            take_a = _takes_first(a[value], a[index], b[value], b[index], larger)
+            return np.where(take_a, a, b)
+        x, y = a.reshape(-1, 2), b.reshape(-1, 2)
+        take_a = _takes_first(x[:, 0], x[:, 1], y[:, 0], y[:, 1], larger)
+        result = y.copy()
+        result[take_a] = x[take_a]
+        return result.reshape(-1)
+
+    return combine
+
+
+def _takes_first(a: Any, i: Any, b: Any, j: Any, larger: bool) -> Any:
+    wins = a > b if larger else a < b
+    return wins | (a != a) | ((a == b) & (i <= j))
+
+
 _OPERATORS = (
     (MPI.SUM, Operator("SUM", np.add, "a + b", "a | b")),
     (MPI.PROD, Operator("PROD", np.multiply, "a * b", "a & b")),
@@ -80,18 +141,24 @@ _OPERATORS = (
     (MPI.BOR, Operator("BOR", np.bitwise_or, "a | b", "a | b", _BITS)),
     (MPI.BXOR, Operator("BXOR", np.bitwise_xor, "a ^ b", "a ^ b", _BITS)),
 )
+_LOCATORS = tuple(
+    (op, Operator(name, None, "", "", "iufV", function=_locate(larger), width=2))
+    for op, name, larger in ((MPI.MAXLOC, "MAXLOC", True), (MPI.MINLOC, "MINLOC", False))
+)
 _AVERAGE = Operator("AVG", np.add, "a + b", "a | b", "fc", average=True)
 
 #: by name, for the benchmark and the tests
-OPERATORS: dict[str, Operator] = {o.name: o for _, o in _OPERATORS} | {"AVG": _AVERAGE}
-MPI_OPS: dict[str, MPI.Op | Average] = {o.name: op for op, o in _OPERATORS} | {"AVG": AVG}
+OPERATORS: dict[str, Operator] = {o.name: o for _, o in (*_OPERATORS, *_LOCATORS)} | {"AVG": _AVERAGE}
+MPI_OPS: dict[str, MPI.Op | Average] = {o.name: op for op, o in (*_OPERATORS, *_LOCATORS)} | {"AVG": AVG}
 
 
-def operator(collective: str, op: MPI.Op | Average) -> Operator:
-    """Return the operator for mpi4py's op (or mpicoll.AVG); raises UnsupportedError for others."""
+def operator(collective: str, op: MPI.Op | Average | Op) -> Operator:
+    """Return the operator for mpi4py's op, mpicoll.AVG or an mpicoll.Op; raises UnsupportedError for others."""
     if isinstance(op, Average):
         return _AVERAGE
-    for known, found in _OPERATORS:
+    if isinstance(op, Op):
+        return op.operator
+    for known, found in (*_OPERATORS, *_LOCATORS):
         if op == known:
             return found
     supported = ", ".join(OPERATORS)
