@@ -15,6 +15,7 @@ from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
 from mpicoll.request import PersistentRequest, Request
 from mpicoll.runtime import execute, progress
+from mpicoll.runtime.agreement import agreed
 from mpicoll.runtime.calls import read_call
 from mpicoll.runtime.channel import Channel, channel_of
 from mpicoll.runtime.operands import Operands
@@ -74,23 +75,21 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         key = (method, *map(id, buffers), algorithm, *where, settings.version)
         known = channel.recent.find(key, buffers, rest)
         if known is not None:
-            progress.run(known)
+            channel.calls += 1
+            progress.run(known, channel)
             return
-        operands = read_call(method, channel.rank, channel.size, arguments, {})
-        plan = execute.plan_for(operands, channel, algorithm, self._rules)
-        if settings.debug:
-            print(f"[mpicoll rank {channel.rank}] {plan}", file=sys.stderr, flush=True)
+        operands, plan = self._decide("blocking", channel, method, arguments, algorithm)
         with _on(operands, stream) as pointer:
             bound = execute.run(plan, operands, channel, pointer)
         packed = operands.before or operands.after
         elsewhere = operands.device >= 0 and operands.device != where[0]
-        if not (packed or elsewhere or settings.debug):
+        if not (packed or elsewhere or _asked()):
             channel.recent.remember(key, buffers, rest, bound)
 
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> Request:
         """Start a nonblocking call."""
-        operands, channel = self._read(method, arguments, {})
-        plan = execute.plan_for(operands, channel, algorithm, self._rules)
+        channel = self._get_channel()
+        operands, plan = self._decide("nonblocking", channel, method, arguments, algorithm)
         with _on(operands, stream) as pointer:
             return Request(plan, lambda: execute.begin(plan, operands, channel, pointer))
 
@@ -98,11 +97,28 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any
     ) -> PersistentRequest:
         """Make a persistent call."""
-        operands, channel = self._read(method, arguments, {})
-        plan = execute.plan_for(operands, channel, algorithm, self._rules)
+        channel = self._get_channel()
+        operands, plan = self._decide("persistent", channel, method, arguments, algorithm)
         with _on(operands, stream) as pointer:
             start, free = execute.prepare(plan, operands, channel, pointer)
         return PersistentRequest(plan, start, free)
+
+    def _decide(
+        self, form: str, channel: Channel, method: str, arguments: tuple[Any, ...], algorithm: str | None
+    ) -> tuple[Operands, Plan]:
+        """Read a call and plan it, and ask the other ranks where a setting demands it."""
+        channel.calls += 1
+
+        def decide() -> tuple[Operands, Plan]:
+            operands = read_call(method, channel.rank, channel.size, arguments, {})
+            return operands, execute.plan_for(operands, channel, algorithm, self._rules)
+
+        if not _asked():
+            return decide()
+        operands, plan = agreed(channel, form, method, decide, compare=settings.debug > 0)
+        if settings.debug > 1:
+            print(f"[mpicoll rank {channel.rank}] {plan}", file=sys.stderr, flush=True)
+        return operands, plan
 
     def _gathered_counts(self, recvbuf: Any) -> list[int]:
         """Return every rank's number of elements of recvbuf, for Reduce_scatter without recvcounts."""
@@ -117,6 +133,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         channel = self._channel
         if channel is None:
             channel = self._channel = channel_of(self, self._rules)
+        channel.check()
         return channel
 
     def _read(self, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Operands, Channel]:
@@ -152,6 +169,11 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
     def Create_group(self, group: MPI.Group, tag: int = 0) -> Any:
         """Make a communicator of a group, called by its members only; as mpi4py's, but of this type."""
         return self._wrap(MPI.Intracomm(self).Create_group(group, tag))
+
+
+def _asked() -> bool:
+    """Tell whether ranks ask each other before a call."""
+    return bool(settings.debug or settings.errors)
 
 
 def _where(stream: Any) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """The exception types of mpicoll, and nothing else."""
 
-__all__ = ["MismatchError", "ScheduleError", "UnsupportedError"]
+__all__ = ["MismatchError", "ScheduleError", "StalledError", "UnsupportedError"]
 
 
 class ScheduleError(ValueError):
@@ -13,3 +13,7 @@ class UnsupportedError(NotImplementedError):
 
 class MismatchError(RuntimeError):
     """Ranks that should agree (on settings or on a call) do not."""
+
+
+class StalledError(TimeoutError):
+    """A collective made no progress within the time limit; its communicator cannot be used any more."""

@@ -55,6 +55,18 @@ def _path(text: str) -> str | None:
     return None if text in ("", "auto") else text
 
 
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in ("", *words):
+            raise ValueError(f"{text!r} is none of {', '.join(words)}")
+        return text
+
+    return parse
+
+
+_errors, _reproducible = _one_of("agree"), _one_of("runs", "ranks")
+
+
 @dataclass(frozen=True)
 class Setting:
     """One row: a setting's name, default, how its text is read, and what it means."""
@@ -79,7 +91,14 @@ TABLE: dict[str, Setting] = {
         Setting("scratch_limit", 1 << 28, parse_bytes, "most bytes of scratch that one call may use at a time"),
         Setting("cuda_aware", None, _yes_no_auto, "`yes` or `no` overrides what was found out about the MPI library"),
         Setting("path", None, _path, "how device arrays travel: `direct`, `staged`, or `auto`"),
-        Setting("debug", 0, int, "1 prints the plan of every call on every rank"),
+        Setting("debug", 0, int, "1 compares every call over the ranks before it starts; 2 prints its plan, too"),
+        Setting(
+            "timeout", 0.0, float, "seconds without progress after which a call raises StalledError; 0 waits for ever"
+        ),
+        Setting(
+            "errors", "", _errors, "`agree`: what one rank raises for a call, all ranks raise, at the cost of a message"
+        ),
+        Setting("reproducible", "", _reproducible, "`runs` or `ranks`: see docs/sharp-bits.md"),
         Setting("plan_cache", 256, int, "number of bound plans kept for each communicator"),
         Setting("yield_wait", None, _yes_no_auto, "waiting ranks yield their core; `auto`: if ranks outnumber cores"),
         Setting("prepare", True, _yes_no_auto, "`import mpicoll` puts a CUDA-capable UCX under MPI, if there is a GPU"),

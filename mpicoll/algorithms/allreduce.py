@@ -10,7 +10,7 @@ from mpicoll.schedule.patterns import fold, others
 allreduce = partial(algorithm, "allreduce", verified=False)
 
 
-@allreduce(cost="2*α + 2*(p-2)*o + 2*(p-1)*n*β + λ + (p-1)*n*γ", reference="folklore", ordered=True)
+@allreduce(cost="2*α + 2*(p-2)*o + 2*(p-1)*n*β + λ + (p-1)*n*γ", reference="folklore", left_fold=True)
 def linear(rank: int, size: int) -> Schedule:
     """Everybody sends to rank 0, which combines all and sends the result to everybody.
 
@@ -92,7 +92,7 @@ def reduce_scatter_allgather(rank: int, size: int) -> Schedule:
 @allreduce(
     cost="α + (p-2)*o + (p-1)*n*β + λ + (p-1)*n*γ",
     reference="all-to-all exchange with a local sum",
-    ordered=True,
+    left_fold=True,
 )
 def one_shot(rank: int, size: int) -> Schedule:
     """Everybody sends everything to everybody and combines p vectors in one fused reduction.
@@ -111,7 +111,7 @@ def one_shot(rank: int, size: int) -> Schedule:
 @allreduce(
     cost="2*(α + (p-2)*o) + 2*(p-1)/p*n*β + λ + (p-1)/p*n*γ",
     reference="direct reduce-scatter and allgather",
-    ordered=True,
+    left_fold=True,
 )
 def two_shot(rank: int, size: int) -> Schedule:
     """Send each rank its block, combine p blocks in one fused reduction, send the result to all.

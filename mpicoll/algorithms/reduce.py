@@ -10,7 +10,7 @@ from mpicoll.schedule.patterns import fold
 reduce = partial(algorithm, "reduce", verified=False)
 
 
-@reduce(cost="α + (p-2)*o + (p-1)*n*β + λ + (p-1)*n*γ", reference="folklore", ordered=True)
+@reduce(cost="α + (p-2)*o + (p-1)*n*β + λ + (p-1)*n*γ", reference="folklore", left_fold=True)
 def linear(rank: int, size: int, root: int) -> Schedule:
     """Everybody sends to the root, which combines all in rank order with one fused reduction.
 

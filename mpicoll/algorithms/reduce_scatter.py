@@ -10,7 +10,7 @@ from mpicoll.schedule.patterns import fold
 reduce_scatter = partial(algorithm, "reduce_scatter", verified=False)
 
 
-@reduce_scatter(cost="2*α + 2*(p-2)*o + (p-1)*n*(β+γ) + λ + (p-1)/p*n*β", reference="folklore", ordered=True)
+@reduce_scatter(cost="2*α + 2*(p-2)*o + (p-1)*n*(β+γ) + λ + (p-1)/p*n*β", reference="folklore", left_fold=True)
 def linear(rank: int, size: int) -> Schedule:
     """Everybody sends everything to rank 0, which combines and sends each rank its block.
 
@@ -111,7 +111,7 @@ def pairwise(rank: int, size: int) -> Schedule:
     return Schedule.of(steps, size, tmp, window=2)
 
 
-@reduce_scatter(cost="α + (p-2)*o + (p-1)/p*n*β + λ + (p-1)/p*n*γ", reference="direct exchange", ordered=True)
+@reduce_scatter(cost="α + (p-2)*o + (p-1)/p*n*β + λ + (p-1)/p*n*γ", reference="direct exchange", left_fold=True)
 def all_pairs(rank: int, size: int) -> Schedule:
     """Send each rank its block and combine p blocks in rank order in one fused reduction.
 

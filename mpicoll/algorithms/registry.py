@@ -33,6 +33,7 @@ class Algorithm:
         even: only for even numbers of ranks.
         min_size: smallest number of ranks.
         ordered: operands are combined in rank order for every root.
+        left_fold: they are combined one after the other, so that the bits depend on nothing but their order.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Algorithm:
     even: bool = False
     min_size: int = 1
     ordered: bool = False
+    left_fold: bool = False
 
     @property
     def row(self) -> Collective:
@@ -83,7 +85,9 @@ class Algorithm:
             needs.append("counts that all ranks know")
         return needs
 
-    def refuses(self, size: int, *, commutative: bool = True, counts_known: bool = True) -> str | None:
+    def refuses(
+        self, size: int, *, commutative: bool = True, counts_known: bool = True, left_fold: bool = False
+    ) -> str | None:
         """Return why it cannot serve, or None if it can."""
         if self.power_of_two and not is_power_of_two(size):
             return f"needs a power-of-two number of ranks, got {size}"
@@ -93,6 +97,8 @@ class Algorithm:
             return f"needs at least {self.min_size} ranks, got {size}"
         if self.row.reducing and not commutative and not self.ordered:
             return "needs a commutative operator"
+        if self.row.reducing and left_fold and not self.left_fold:
+            return "does not combine ranks from left to right, as reproducible='ranks' demands"
         if self.forwards and not counts_known:
             return "passes on other ranks' blocks, whose counts not all ranks know in this call"
         return None
@@ -112,6 +118,7 @@ def algorithm(
     even: bool = False,
     min_size: int = 1,
     ordered: bool = False,
+    left_fold: bool = False,
     verified: bool = True,
 ) -> Callable[[Callable[..., Schedule]], Callable[..., Schedule]]:
     """Register a function (rank, size[, root]) -> Schedule as an algorithm.
@@ -129,6 +136,7 @@ def algorithm(
         even: needs an even number of ranks (or one).
         min_size: needs at least so many ranks.
         ordered: claims to combine operands in rank order; proven.
+        left_fold: claims to combine them one after the other from rank 0 on; proven.
         verified: verify now; the packaged algorithms are verified in CI instead.
 
     Raises:
@@ -148,7 +156,8 @@ def algorithm(
             power_of_two=power_of_two,
             even=even,
             min_size=min_size,
-            ordered=ordered,
+            ordered=ordered or left_fold,
+            left_fold=left_fold,
         )
         if not re.fullmatch(r"[a-z][a-z0-9_]*", card.name):
             raise ValueError(f"{row.name}: algorithm name {card.name!r} is not of the form [a-z][a-z0-9_]*")
@@ -185,6 +194,8 @@ def verify_algorithm(card: Algorithm, sizes: Iterable[int], roots: Callable[[int
                 raise ScheduleError(f"{where}, {error}") from None
             if card.ordered and not proof.ordered:
                 raise ScheduleError(f"{where}: claims to be ordered, but does not combine in rank order")
+            if card.left_fold and not proof.left_fold:
+                raise ScheduleError(f"{where}: claims to combine from left to right, but does not")
             if card.collective == "allreduce" and not proof.same_bits:
                 raise ScheduleError(f"{where}: ranks get the result by different expressions, so by different bits")
             cases += 1
@@ -205,24 +216,17 @@ def known(collective_name: str) -> tuple[Algorithm, ...]:
     return tuple(_ALGORITHMS[collective(collective_name).name].values())
 
 
-def usable(
-    collective_name: str, size: int, *, commutative: bool = True, counts_known: bool = True
-) -> tuple[Algorithm, ...]:
-    """Return the algorithms that can serve."""
-    return tuple(
-        a for a in known(collective_name) if not a.refuses(size, commutative=commutative, counts_known=counts_known)
-    )
+def usable(collective_name: str, size: int, **needs: bool) -> tuple[Algorithm, ...]:
+    """Return the algorithms that can serve; needs as in `Algorithm.refuses`."""
+    return tuple(a for a in known(collective_name) if not a.refuses(size, **needs))
 
 
-def require(
-    collective_name: str, name: str, size: int, *, commutative: bool = True, counts_known: bool = True
-) -> Algorithm:
+def require(collective_name: str, name: str, size: int, **needs: bool) -> Algorithm:
     """Return the algorithm of that name, or raise UnsupportedError naming the restriction and what would do."""
     card = get(collective_name, name)
-    why = card.refuses(size, commutative=commutative, counts_known=counts_known)
+    why = card.refuses(size, **needs)
     if why:
-        can = usable(card.collective, size, commutative=commutative, counts_known=counts_known)
-        names = ", ".join(sorted(a.name for a in can))
+        names = ", ".join(sorted(a.name for a in usable(card.collective, size, **needs)))
         raise UnsupportedError(f"{card.collective}: {name!r} {why}; usable: {names}")
     return card
 

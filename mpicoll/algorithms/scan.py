@@ -10,7 +10,7 @@ scan = partial(algorithm, "scan", verified=False, ordered=True)
 exscan = partial(algorithm, "exscan", verified=False, ordered=True)
 
 
-@scan(cost="(p-2+s)*(α + λ + n/s*(β+γ))", reference="chain; pipelined by segments")
+@scan(cost="(p-2+s)*(α + λ + n/s*(β+γ))", reference="chain; pipelined by segments", left_fold=True)
 def linear(rank: int, size: int) -> Schedule:
     """Pass the running total from rank to rank.
 
@@ -87,12 +87,15 @@ def _exclusive_doubling(rank: int, size: int) -> Schedule:
     return Schedule.of(steps, 1, tmp)
 
 
-for _function, _name, _cost, _reference in (
-    (_exclusive_linear, "linear", "(p-2+s)*(α + λ + n/s*(β+γ))", "chain; pipelined by segments"),
-    (_exclusive_binomial, "binomial", "2*q*(α + n*β + λ + n*γ)", "Blelloch 1990; Sanders, Träff 2006"),
-    (_exclusive_doubling, "recursive_doubling", "α + n*β + q*(α + n*β + λ + n*γ)", "Hillis, Steele 1986"),
-):
-    exscan(name=_name, cost=_cost, reference=_reference)(_function)
+exscan(name="linear", cost="(p-2+s)*(α + λ + n/s*(β+γ))", reference="chain; pipelined by segments", left_fold=True)(
+    _exclusive_linear
+)
+exscan(name="binomial", cost="2*q*(α + n*β + λ + n*γ)", reference="Blelloch 1990; Sanders, Träff 2006")(
+    _exclusive_binomial
+)
+exscan(name="recursive_doubling", cost="α + n*β + q*(α + n*β + λ + n*γ)", reference="Hillis, Steele 1986")(
+    _exclusive_doubling
+)
 
 
 def _doubling(rank: int, size: int, held: Ref, tmp: Scratch, lowest: int) -> list[Step]:

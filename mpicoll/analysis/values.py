@@ -16,12 +16,14 @@ class Expression:
         block: id of the block.
         ranks: bit mask of the ranks whose input takes part.
         span: (first, last) rank if the operands are in rank order without gaps, else None.
+        left_fold: ranks are combined one after the other, from the left: ((0 1) 2) 3, or 0 1 2 3 at once.
         text: the expression written out, such as (0 1) 2.
     """
 
     block: int
     ranks: int
     span: tuple[int, int] | None
+    left_fold: bool
     text: str
 
 
@@ -36,7 +38,7 @@ class Values:
 
     def leaf(self, rank: int, block: int) -> int:
         """Return the value of a block of a rank's input."""
-        return self._intern((-1, rank, block), lambda: Expression(block, 1 << rank, (rank, rank), str(rank)))
+        return self._intern((-1, rank, block), lambda: Expression(block, 1 << rank, (rank, rank), True, str(rank)))
 
     def combine(self, operands: list[int]) -> int:
         """Return the value of a reduction; raises ValueError where it makes no sense."""
@@ -65,8 +67,10 @@ class Values:
         span = parts[0].span
         for part in parts[1:]:
             span = (span[0], part.span[1]) if span and part.span and part.span[0] == span[1] + 1 else None
+        single = all(part.span is not None and part.span[0] == part.span[1] for part in parts[1:])
+        left_fold = parts[0].left_fold and single and span is not None
         text = " ".join(f"({p.text})" if " " in p.text else p.text for p in parts)
-        return Expression(parts[0].block, ranks, span, text if len(text) < 400 else "...")
+        return Expression(parts[0].block, ranks, span, left_fold, text if len(text) < 400 else "...")
 
 
 def first_rank(ranks: int) -> int:

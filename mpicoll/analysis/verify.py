@@ -26,11 +26,13 @@ class Proof:
     Attributes:
         ordered: operands are combined in rank order, so a non-commutative operator is served.
         same_bits: all ranks that get a reduced block get it by the same expression.
+        left_fold: operands are combined one after the other in rank order, so that bits depend on nothing else.
         scratch: the most scratch cells that a rank uses, in blocks.
     """
 
     ordered: bool
     same_bits: bool
+    left_fold: bool
     scratch: int
 
 
@@ -85,7 +87,7 @@ def _prove(row: Collective, programs: list[Program], root: int) -> Proof:
     memories = [initial_memory(row, p, r, size, root, values) for r, p in enumerate(programs)]
     before = [dict(m) for m in memories]
     ranks = run(programs, memories, values)
-    ordered, same = True, True
+    ordered, same, left_fold = True, True, True
     results: dict[tuple[int, int], int] = {}
     for rank, had in zip(ranks, before, strict=True):
         expected = row.after(rank.number, size, root, programs[0].schedule.blocks)
@@ -94,9 +96,10 @@ def _prove(row: Collective, programs: list[Program], root: int) -> Proof:
             for block, made_of in expected.items():
                 value = _check_block(rank, values, segment, block, sum(1 << r for r in made_of))
                 ordered &= values[value].span is not None
+                left_fold &= values[value].left_fold
                 if row.reducing:
                     same &= results.setdefault((segment, block), value) == value
-    return Proof(ordered, same, max(len(p.schedule.scratch) for p in programs))
+    return Proof(ordered, same, left_fold, max(len(p.schedule.scratch) for p in programs))
 
 
 def _check_block(rank: Rank, values: Values, segment: int, block: int, made_of: int) -> int:

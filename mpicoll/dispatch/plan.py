@@ -149,7 +149,8 @@ def plan(
         raise ValueError(f"device {device!r} is neither cpu nor cuda")
     counts_known = name.lower() not in ("gatherv", "scatterv", "alltoallv")
     memory, paths = ("host", ("host",)) if device == "cpu" else ("device", ("direct", "staged"))
-    facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, settings.segment_bytes)
+    pinned = settings.reproducible if row.reducing else ""
+    facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, settings.segment_bytes, pinned)
     return make_plan(
         Key(facts, rank, root, algorithm or "", "", settings.algorithms, settings.tuning, settings.scratch_limit)
     )

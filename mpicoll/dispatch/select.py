@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -41,6 +41,7 @@ class Facts:
         commutative: the operator is, or there is none.
         counts_known: all ranks know all ranks' counts.
         paths: how the arrays may travel, best first.
+        reproducible: "" or "runs" or "ranks", see `docs/sharp-bits.md`.
         segment_bytes: wanted size of a segment of a block, 0 to leave it to the cost model.
     """
 
@@ -52,6 +53,16 @@ class Facts:
     counts_known: bool = True
     paths: tuple[str, ...] = ("host",)
     segment_bytes: int = 0
+    reproducible: str = ""
+
+    @property
+    def needs(self) -> dict[str, bool]:
+        """What `Algorithm.refuses` wants to know."""
+        return {
+            "commutative": self.commutative,
+            "counts_known": self.counts_known,
+            "left_fold": self.reproducible == "ranks",
+        }
 
 
 def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str) -> tuple[Choice, str]:
@@ -62,11 +73,19 @@ def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str
         for rule in parse_rules(text):
             if rule.matches(facts.collective, facts.nbytes, facts.size, facts.memory):
                 return _forced(rule.choice, facts), f"{who}: {rule}"
+    if facts.reproducible:  # pinned: what a tuner measured, or a number of segments, must not change bits
+        return _pinned(facts), f"the setting reproducible={facts.reproducible!r}"
     for rule in parse_rules(_table(tuning)):
         if rule.matches(facts.collective, facts.nbytes, facts.size, facts.memory) and _usable(rule.choice, facts):
             return _complete(rule.choice, facts), f"tuning table {tuning or '(packaged)'}: {rule}"
     best = min((c for c in candidates(facts) if c.seconds is not None), key=lambda c: c.seconds or 0.0)
     return best.choice, f"cost model for {best.choice.path}: {MODELS[best.choice.path].source}"
+
+
+def _pinned(facts: Facts) -> Choice:
+    """Return what is cheapest for a middle size, uncut: the same for every size."""
+    middle = [c for c in candidates(replace(facts, nbytes=1 << 16)) if c.seconds is not None]
+    return replace(min(middle, key=lambda c: c.seconds or 0.0).choice, segments=1)
 
 
 def candidates(facts: Facts) -> list[Candidate]:
@@ -98,7 +117,7 @@ def _best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float
 
 
 def _refusal(card: Algorithm, facts: Facts) -> str | None:
-    return card.refuses(facts.size, commutative=facts.commutative, counts_known=facts.counts_known)
+    return card.refuses(facts.size, **facts.needs)
 
 
 def _usable(choice: Choice, facts: Facts) -> bool:
@@ -107,13 +126,7 @@ def _usable(choice: Choice, facts: Facts) -> bool:
 
 
 def _forced(choice: Choice, facts: Facts) -> Choice:
-    registry.require(
-        facts.collective,
-        choice.algorithm,
-        facts.size,
-        commutative=facts.commutative,
-        counts_known=facts.counts_known,
-    )
+    registry.require(facts.collective, choice.algorithm, facts.size, **facts.needs)
     if choice.path and choice.path not in facts.paths:
         usable = ", ".join(facts.paths)
         raise UnsupportedError(

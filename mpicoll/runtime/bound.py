@@ -12,7 +12,7 @@ from mpicoll.runtime.host import Call, Host
 from mpicoll.runtime.layout import Layout, Run
 from mpicoll.runtime.ops import Operator
 from mpicoll.runtime.waiting import Waiter
-from mpicoll.schedule.ir import Reduce
+from mpicoll.schedule.ir import Reduce, block_ids
 from mpicoll.schedule.program import Launch, Program, Start, Sync, Transfer, Wait
 
 #: tags of a slot; messages between two ranks beyond that reuse tags, in order
@@ -28,14 +28,20 @@ class Bound:
     Attributes:
         calls: what to call, in order.
         polls: for each call, whether it would return at once; None where it always does.
+        waits: position of each call that waits for messages, and their indices.
+        program: where they are described.
         requests: all persistent requests, to be freed.
         alive: false once freed.
+        name: call and algorithm, with {} for the call's number.
     """
 
     calls: list[Call] = field(default_factory=list)
     polls: list[Poll | None] = field(default_factory=list)
+    waits: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    program: Program | None = None
     requests: list[MPI.Prequest] = field(default_factory=list)
     alive: bool = True
+    name: str = ""
 
     def add(self, *calls: Call | None, poll: Poll | None = None) -> None:
         """Append calls; `poll` belongs to each of them."""
@@ -48,6 +54,17 @@ class Bound:
         """Run the program to its end."""
         for call in self.calls:
             call()
+
+    def pending(self, position: int) -> str:
+        """Say which message the call at a position waits for."""
+        if self.program is None or position not in self.waits:
+            return "waiting for the device"
+        late = [t for t in self.waits[position] if not self.requests[t].Get_status()]
+        transfer = self.program.transfers[late[0] if late else self.waits[position][0]]
+        steps = len(self.program.schedule.steps)
+        blocks = ",".join(map(str, block_ids(transfer.ref, self.program.schedule)))
+        verb = "to send block {} to" if transfer.sends else "for block {} from"
+        return f"step {transfer.step + 1} of {steps}: waiting {verb.format(blocks)} rank {transfer.peer}"
 
     def free(self) -> None:
         """Free the requests; the program cannot run any more."""
@@ -85,6 +102,7 @@ class Binder:
         op: Operator | None,
     ) -> None:
         """Append the program, bound to where input, output and scratch start."""
+        bound.program = program
         bound.requests = [self._request(t, program.segments, layout, bases) for t in program.transfers]
         synced_later = _synced_later(program)
         latest = -1
@@ -93,6 +111,7 @@ class Binder:
                 case Start(transfers):
                     bound.add(_starter([bound.requests[t] for t in transfers]))
                 case Wait(transfers):
+                    bound.waits[len(bound.calls)] = transfers
                     requests = [bound.requests[t] for t in transfers]
                     bound.add(self.waiter.waiter(requests), poll=self.waiter.poll(requests))
                 case Launch(work):

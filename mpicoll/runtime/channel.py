@@ -11,16 +11,28 @@ from typing import Any
 
 from mpi4py import MPI
 
-from mpicoll.errors import MismatchError
+from mpicoll.errors import MismatchError, StalledError
 from mpicoll.runtime import awareness
 from mpicoll.runtime.bound import TAGS
 from mpicoll.runtime.recent import Recent
 from mpicoll.runtime.slot import Slot
-from mpicoll.runtime.waiting import Waiter, cores
+from mpicoll.runtime.waiting import Waiter, cores, wait_limited
+from mpicoll.runtime.watch import Watch
 from mpicoll.settings import settings
 
 #: settings on which ranks must agree, since a choice or a tag depends on them
-AGREED = ("algorithms", "tuning", "segment_bytes", "scratch_limit", "cuda_aware", "path")
+AGREED = (
+    "algorithms",
+    "tuning",
+    "segment_bytes",
+    "scratch_limit",
+    "cuda_aware",
+    "path",
+    "reproducible",
+    "errors",
+    "debug",
+    "timeout",
+)
 
 #: slots that nonblocking calls take in turn: so many can be in flight before one waits for the oldest
 NONBLOCKING = 6
@@ -46,7 +58,9 @@ class Channel:
         self.rank, self.size = self.comm.rank, self.comm.size
         self.recent = Recent()
         self.slots: dict[int, Slot] = {}
-        self.started = self.persistent = 0
+        self.started = self.persistent = self.calls = 0
+        self.broken = ""
+        self.watch = Watch(self) if settings.timeout > 0 else None
         self.most_slots = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) // TAGS
         mine = {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
         facts = self.comm.allgather((mine, awareness.decide(), MPI.Get_processor_name()))
@@ -63,6 +77,25 @@ class Channel:
         usable = ("direct", "staged") if self.awareness.aware else ("staged",)
         wanted = settings.path
         return tuple(p for p in usable if p == wanted) or usable if wanted else usable
+
+    def check(self) -> None:
+        """Refuse a communicator on which a call has stalled."""
+        if self.broken:
+            raise StalledError(f"this communicator cannot be used after: {self.broken}")
+
+    def exchange(self, mine: Any) -> list[Any]:
+        """Return every rank's object; raises StalledError if a rank does not come in time."""
+        if self.watch is not None:
+            arrived = self.comm.Ibarrier()
+            wait_limited(arrived.Test, self, lambda: f"call #{self.calls}: waiting for all ranks to make it")
+        return self.comm.allgather(mine)
+
+    def stalled(self, what: str) -> StalledError:
+        """Return the error for a call that does not go on; asks which ranks are missing."""
+        self.broken = what
+        absent = self.watch.absent() if self.watch else []
+        missing = f"; not arrived: rank{'s'[: len(absent) > 1]} {', '.join(map(str, absent))}" if absent else ""
+        return StalledError(f"{what}{missing}")
 
     def slot(self, number: int) -> Slot:
         """Return a slot: 0 for blocking calls, see `next_slot` for others."""
@@ -84,14 +117,17 @@ class Channel:
 
     def close(self) -> None:
         """Free everything but the communicator: no collective call, so safe in any order of exit."""
-        for slot in self.slots.values():
+        for slot in [] if self.broken else self.slots.values():  # what has stalled is left as it is
             slot.close()
 
     def free(self) -> None:
         """Free everything."""
         self.close()
         _live.discard(self)
-        self.comm.Free()
+        if not self.broken:
+            self.comm.Free()
+            if self.watch:
+                self.watch.comm.Free()
 
 
 def channel_of(comm: MPI.Intracomm, rules: str = "") -> Channel:

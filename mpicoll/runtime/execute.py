@@ -35,6 +35,7 @@ def plan_for(operands: Operands, channel: Channel, algorithm: str | None, rules:
         operands.counts_known,
         channel.paths if device else ("host",),
         settings.segment_bytes,
+        settings.reproducible if operands.row.reducing else "",
     )
     forced, wanted, tuning, limit = algorithm or "", settings.algorithms, settings.tuning, settings.scratch_limit
     return make_plan(Key(facts, channel.rank, operands.root, forced, rules, wanted, tuning, limit))
@@ -71,7 +72,7 @@ def bind_new(plan: Plan, operands: Operands, channel: Channel, stream: int, slot
         "input": operands.input.pointer if operands.input else 0,
         "output": operands.output.pointer if operands.output else 0,
     }
-    bound = Bound()
+    bound = Bound(name=f"{operands.method} #{{}} {plan.algorithm!r}")
     memory, where, around = _memory(plan, operands, stream, slot, layout, bases, bound, channel.rank)
     kind, device = ("device", operands.device) if memory is not _HOST else ("host", -1)
     scratch = slot.arena(kind, device, layout.scratch_bytes).pointer
@@ -155,7 +156,7 @@ def run(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Bound:
     for call in operands.before:
         call()
     bound = bind(plan, operands, channel, stream, channel.slot(0))
-    progress.run(bound)
+    progress.run(bound, channel)
     _unpack(operands)
     return bound
 
@@ -164,7 +165,7 @@ def begin(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Oper
     """Start a nonblocking call in the next slot, whose last call is completed first."""
     slot = channel.next_slot()
     slot.settle()
-    return _start(operands, stream, slot, lambda side: bind(plan, operands, channel, side, slot))
+    return _start(operands, channel, stream, slot, lambda side: bind(plan, operands, channel, side, slot))
 
 
 def prepare(
@@ -178,7 +179,7 @@ def prepare(
 
     def start() -> Operation:
         slot.settle()
-        return _start(operands, stream, slot, lambda _: bound)
+        return _start(operands, channel, stream, slot, lambda _: bound)
 
     return start, lambda: slot.disown(bound)
 
@@ -188,14 +189,16 @@ def _side(operands: Operands, stream: int, slot: Slot) -> int:
     return int(slot.side_stream(operands.device).ptr) if operands.device >= 0 else stream
 
 
-def _start(operands: Operands, stream: int, slot: Slot, bound_on: Callable[[int], Bound]) -> Operation:
+def _start(
+    operands: Operands, channel: Channel, stream: int, slot: Slot, bound_on: Callable[[int], Bound]
+) -> Operation:
     """Pack, and start a program; it ends with the unpacking, behind it on the caller's stream."""
     for call in operands.before:
         call()
     side = _side(operands, stream, slot)
     bound = bound_on(side)
     if operands.device < 0:
-        slot.last = Operation(bound, keep=operands, finish=lambda: _unpack(operands))
+        slot.last = Operation(bound, keep=operands, finish=lambda: _unpack(operands), channel=channel)
         return slot.last
     from mpicoll.runtime.device import Handover, on_stream
 
@@ -207,7 +210,7 @@ def _start(operands: Operands, stream: int, slot: Slot, bound_on: Callable[[int]
             with on_stream(operands.device, handover):
                 _unpack(operands)
 
-    slot.last = Operation(bound, keep=operands, finish=finish, gate=handover.ready)
+    slot.last = Operation(bound, keep=operands, finish=finish, gate=handover.ready, channel=channel)
     return slot.last
 
 

@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mpicoll.runtime.bound import Bound
+from mpicoll.settings import settings
+
+if TYPE_CHECKING:
+    from mpicoll.runtime.channel import Channel
 
 _lock = threading.RLock()
 _active: list[Operation] = []
@@ -30,9 +36,12 @@ class Operation:
         keep: object = None,
         finish: Callable[[], object] | None = None,
         gate: Callable[[], bool] | None = None,
+        channel: Channel | None = None,
     ) -> None:
         """Start it once `gate` says so; `keep` lives until it ends, then `finish` is called."""
         self.bound, self.keep, self.finish, self.gate = bound, keep, finish, gate
+        self.channel = channel
+        self.name = bound.name.format(channel.calls if channel else "")
         self.position = 0
         self.done = False
         with _lock:
@@ -69,9 +78,28 @@ class Operation:
 
     def wait(self) -> None:
         """Go on until it has ended, advancing all others in between."""
+        channel, limit = self.channel, settings.timeout
+        watch = channel.watch if channel else None
+        place, since = self.position, time.monotonic()
         while not self.advance():
             advance_all()
             os.sched_yield()
+            if watch is None:
+                continue
+            watch.look()
+            if self.position != place:
+                place, since = self.position, time.monotonic()
+            elif time.monotonic() - since > limit:
+                self._stall(limit)
+
+    def _stall(self, limit: float) -> None:
+        """Give up: raise what is known about why nothing goes on."""
+        assert self.channel is not None
+        with _lock:
+            _active.remove(self)
+            self.done = True
+        what = self.bound.pending(self.position)
+        raise self.channel.stalled(f"{self.name}: rank {self.channel.rank}, {what} for {limit:g} s")
 
     def _end(self) -> None:
         _active.remove(self)
@@ -93,9 +121,9 @@ def active() -> int:
     return len(_active)
 
 
-def run(bound: Bound) -> None:
+def run(bound: Bound, channel: Channel) -> None:
     """Run a program to its end; with others in flight, advancing them too."""
-    if _active:
-        Operation(bound).wait()
+    if _active or channel.watch is not None:
+        Operation(bound, channel=channel).wait()
     else:
         bound.run()

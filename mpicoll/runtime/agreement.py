@@ -1,0 +1,94 @@
+"""Do all ranks make the same call?  Asked before the call starts, where a setting demands it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from mpicoll.dispatch.plan import Plan
+from mpicoll.errors import MismatchError
+from mpicoll.runtime.channel import Channel
+from mpicoll.runtime.operands import Operands
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What must be equal on all ranks that make a call together.
+
+    Attributes:
+        form: blocking, nonblocking or persistent.
+        collective: the call's name.
+        dtype: of the arrays.
+        count: elements of the vector; -1 where ranks may differ.
+        op: the operator's name.
+        root: the root, -1 where there is none.
+        algorithm: what was chosen, with segments and path.
+    """
+
+    form: str
+    collective: str
+    dtype: str
+    count: int
+    op: str
+    root: int
+    algorithm: str
+
+    @staticmethod
+    def of(form: str, operands: Operands, plan: Plan) -> Fingerprint:
+        """Return a call's fingerprint."""
+        known = operands.nbytes is not None and operands.dtype.itemsize
+        return Fingerprint(
+            form,
+            operands.method,
+            operands.dtype.name if operands.row.name != "barrier" else "",
+            (operands.nbytes or 0) // operands.dtype.itemsize if known else -1,
+            operands.op.name if operands.op else "",
+            operands.root if operands.row.rooted else -1,
+            f"{plan.algorithm}/{plan.segments}@{plan.path}",
+        )
+
+    def __str__(self) -> str:
+        count = "" if self.count < 0 else f"[{self.count}]"
+        root = "" if self.root < 0 else f" root {self.root}"
+        form = "" if self.form == "blocking" else f"{self.form} "
+        return f"{form}{self.collective} {self.dtype}{count} {self.op}{root}".replace("  ", " ").strip()
+
+
+def agreed(
+    channel: Channel, form: str, method: str, decide: Callable[[], tuple[Operands, Plan]], compare: bool
+) -> tuple[Operands, Plan]:
+    """Return what `decide` returns, if all ranks can make the call, and (with `compare`) make the same one.
+
+    Raises:
+        MismatchError: on every rank, if calls differ, or where another rank raised something.
+        Exception: what `decide` raises on this rank, once the others know of it.
+    """
+    mine: Fingerprint | None = None
+    trouble: Exception | None = None
+    try:
+        operands, plan = decide()
+        mine = Fingerprint.of(form, operands, plan)
+    except Exception as error:
+        trouble = error
+    everyone = channel.exchange((mine, repr(trouble)))
+    if trouble is not None:
+        raise trouble
+    name = f"{method.lower()} #{channel.calls}"
+    refused = [f"rank {r} raised {text}" for r, (found, text) in enumerate(everyone) if found is None]
+    if refused:
+        raise MismatchError(f"{name}: {'; '.join(refused)}")
+    if compare:
+        _compare(name, [found for found, _ in everyone])
+    return operands, plan
+
+
+def _compare(name: str, calls: list[Fingerprint]) -> None:
+    different = [rank for rank, call in enumerate(calls) if call != calls[0]]
+    if different:
+        rank = different[0]
+        first, other = asdict(calls[0]), asdict(calls[rank])
+        fields = ", ".join(f"{k} {first[k]} and {other[k]}" for k in first if first[k] != other[k])
+        raise MismatchError(
+            f"{name}: rank 0 calls {calls[0]}, rank {rank} calls {calls[rank]} "
+            f"(they differ in {fields}; ranks unlike rank 0: {different})"
+        )
