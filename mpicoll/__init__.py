@@ -43,6 +43,23 @@ __all__ = [
 #: names that need MPI, and where they are
 _LATE = {"Communicator": "mpicoll.communicator", "AVG": "mpicoll.runtime.ops", "Op": "mpicoll.runtime.ops"}
 
+#: the functional layer: lower-case collectives that return arrays
+_FUNCTIONS = (
+    "allgather",
+    "allgatherv",
+    "allreduce",
+    "alltoall",
+    "barrier",
+    "bcast",
+    "exscan",
+    "gather",
+    "gatherv",
+    "reduce",
+    "reduce_scatter",
+    "scan",
+    "scatter",
+)
+
 if settings.prepare:
     _prepare()
 
@@ -58,6 +75,10 @@ def algorithms(collective: str | None = None) -> dict[str, list[str]]:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _FUNCTIONS:
+        from mpicoll import functional
+
+        return getattr(functional, name)
     if name in _LATE:
         from importlib import import_module
 

@@ -46,6 +46,10 @@ def as_array(collective: str, name: str, value: Any) -> Array:
     """Return a NumPy or CuPy array that shares the value's memory."""
     if isinstance(value, np.ndarray) or is_cupy(value):
         return value
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    if type(value).__module__.partition(".")[0] == "torch":
+        return _from_torch(collective, name, value)
     if hasattr(value, "__cuda_array_interface__"):
         import cupy
 
@@ -56,6 +60,27 @@ def as_array(collective: str, name: str, value: Any) -> Array:
         return np.asarray(memoryview(value))
     except TypeError:
         raise TypeError(f"{collective}: {name} is a {type(value).__name__}, not an array") from None
+
+
+def _from_torch(collective: str, name: str, tensor: Any) -> Array:
+    """Return an array over a PyTorch tensor's memory."""
+    if tensor.requires_grad:
+        raise ValueError(f"{collective}: {name} requires grad; pass {name}.detach()")
+    bfloat = str(tensor.dtype) == "torch.bfloat16"
+    if bfloat:
+        tensor = tensor.view(sys.modules["torch"].int16)
+    array = tensor.numpy() if tensor.device.type == "cpu" else _from_cuda_tensor(tensor)
+    if not bfloat:
+        return array
+    from ml_dtypes import bfloat16
+
+    return array.view(bfloat16)
+
+
+def _from_cuda_tensor(tensor: Any) -> Array:
+    import cupy
+
+    return cupy.from_dlpack(tensor)
 
 
 def _from_dlpack(value: Any) -> Array:

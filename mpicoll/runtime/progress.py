@@ -87,7 +87,7 @@ class Operation:
             if watch is None:
                 continue
             watch.look()
-            if self.position != place:
+            if self.position != place or self.gate is not None:  # the caller's own work may take its time
                 place, since = self.position, time.monotonic()
             elif time.monotonic() - since > limit:
                 self._stall(limit)

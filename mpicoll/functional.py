@@ -1,0 +1,219 @@
+"""The functional layer: arrays in, arrays of the same kind out.
+
+    total = mpicoll.allreduce(x)                     # shape, dtype and device are kept
+    everything, counts = mpicoll.allgatherv(x)       # finds out by itself how much each rank has
+
+Takes NumPy and CuPy arrays, PyTorch tensors (CPU and CUDA, without copying), scalars, and anything
+that speaks DLPack or the CUDA array interface.  `out` receives the result if it is given, and is
+returned.  `comm` is any intracommunicator; None is COMM_WORLD.  `algorithm` and `stream` are as in
+the methods of `Communicator`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from mpicoll.communicator import Communicator
+from mpicoll.runtime.arrays import Array, as_array, is_cupy
+
+_wrapped: dict[int, Communicator] = {}
+
+
+def communicator(comm: MPI.Intracomm | None = None) -> Communicator:
+    """Return a communicator as `Communicator`; COMM_WORLD for None."""
+    if isinstance(comm, Communicator):
+        return comm
+    comm = MPI.COMM_WORLD if comm is None else comm
+    found = _wrapped.get(comm.handle)
+    if found is None or found != comm:
+        found = _wrapped[comm.handle] = Communicator(comm)
+    return found
+
+
+def barrier(comm: MPI.Intracomm | None = None, **options: Any) -> None:
+    """Return when every rank has called it."""
+    communicator(comm).Barrier(**options)
+
+
+def bcast(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, **options: Any) -> Any:
+    """Send the root's array to all ranks, in place; returns it.
+
+    Args:
+        x: the array; of the same shape and dtype on all ranks.
+        root: rank that sends.
+        comm: communicator.
+        options: algorithm, stream.
+    """
+    communicator(comm).Bcast(_array("bcast", x), root, **options)
+    return x
+
+
+def allreduce(x: Any, op: Any = MPI.SUM, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any) -> Any:
+    """Combine all ranks' arrays on every rank."""
+    return _reduction("Allreduce", x, (op,), comm, out, options)
+
+
+def reduce(
+    x: Any, op: Any = MPI.SUM, root: int = 0, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any
+) -> Any:
+    """Combine all ranks' arrays at the root; None elsewhere."""
+    where = communicator(comm)
+    if where.rank == root:
+        return _reduction("Reduce", x, (op, root), comm, out, options)
+    where.Reduce(_array("reduce", x), None, op, root, **options)
+    return None
+
+
+def scan(x: Any, op: Any = MPI.SUM, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any) -> Any:
+    """Combine the arrays of ranks 0 to r on each rank r."""
+    return _reduction("Scan", x, (op,), comm, out, options)
+
+
+def exscan(x: Any, op: Any = MPI.SUM, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any) -> Any:
+    """Combine the arrays of the ranks before r on each rank r; zeros on rank 0 unless `out` is given."""
+    return _reduction("Exscan", x, (op,), comm, out, options)
+
+
+def reduce_scatter(
+    x: Any, op: Any = MPI.SUM, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any
+) -> Any:
+    """Combine all ranks' arrays, and return this rank's part of the first axis, which the ranks must divide."""
+    where = communicator(comm)
+    array = _array("reduce_scatter", x)
+    part = _divided("reduce_scatter", array, where.size)
+    result, target = _result(x, array, part, out)
+    where.Reduce_scatter_block(array, target, op, **options)
+    return result
+
+
+def allgather(x: Any, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any) -> Any:
+    """Stack all ranks' arrays, of equal shape, along a new first axis on every rank."""
+    where = communicator(comm)
+    array = _array("allgather", x)
+    result, target = _result(x, array, (where.size, *array.shape), out)
+    where.Allgather(array, target, **options)
+    return result
+
+
+def gather(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any) -> Any:
+    """Stack all ranks' arrays, of equal shape, along a new first axis at the root; None elsewhere."""
+    where = communicator(comm)
+    array = _array("gather", x)
+    if where.rank != root:
+        where.Gather(array, None, root, **options)
+        return None
+    result, target = _result(x, array, (where.size, *array.shape), out)
+    where.Gather(array, target, root, **options)
+    return result
+
+
+def scatter(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any) -> Any:
+    """Return this rank's part of the first axis of the root's array, which the ranks must divide.
+
+    Args:
+        x: at the root the whole array; elsewhere ignored if `out` is given, else any array that shows
+            the kind, dtype and shape of the whole.
+        root: rank that sends.
+        comm: communicator.
+        out: receives the part.
+        options: algorithm, stream.
+    """
+    where = communicator(comm)
+    whole = _array("scatter", x) if where.rank == root or out is None else None
+    part = () if whole is None else _divided("scatter", whole, where.size)
+    result, target = (out, _array("scatter", out)) if out is not None else _result(x, whole, part, None)
+    where.Scatter(whole if where.rank == root else None, target, root, **options)
+    return result
+
+
+def alltoall(x: Any, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any) -> Any:
+    """Exchange parts of the first axis, which the ranks must divide: part q goes to rank q."""
+    where = communicator(comm)
+    array = _array("alltoall", x)
+    _divided("alltoall", array, where.size)
+    result, target = _result(x, array, array.shape, out)
+    where.Alltoall(array, target, **options)
+    return result
+
+
+def allgatherv(x: Any, comm: MPI.Intracomm | None = None, **options: Any) -> tuple[Any, list[int]]:
+    """Join all ranks' arrays along the first axis, in which they may differ, on every rank.
+
+    Returns:
+        The joined array, and each rank's extent of the first axis.
+
+    Raises:
+        ValueError: on every rank, if shapes differ in other axes, or dtypes differ.
+    """
+    where = communicator(comm)
+    array = _array("allgatherv", x)
+    extents, row = _extents("allgatherv", where, array)
+    result, target = _result(x, array, (sum(extents), *array.shape[1:]), None)
+    where.Allgatherv(array, [target, [n * row for n in extents]], **options)
+    return result, extents
+
+
+def gatherv(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, **options: Any) -> tuple[Any, list[int]]:
+    """Join all ranks' arrays along the first axis, in which they may differ, at the root.
+
+    Returns:
+        The joined array (None elsewhere), and each rank's extent of the first axis.
+    """
+    where = communicator(comm)
+    array = _array("gatherv", x)
+    extents, row = _extents("gatherv", where, array)
+    if where.rank != root:
+        where.Gatherv(array, None, root, **options)
+        return None, extents
+    result, target = _result(x, array, (sum(extents), *array.shape[1:]), None)
+    where.Gatherv(array, [target, [n * row for n in extents]], root, **options)
+    return result, extents
+
+
+def _extents(name: str, where: Communicator, array: Array) -> tuple[list[int], int]:
+    """Return every rank's extent of the first axis, and the elements of a row; a mistake is everybody's."""
+    if array.ndim == 0:
+        raise ValueError(f"{name}: x has no axis to join along")
+    shapes = where._get_channel().exchange((array.shape, array.dtype.str))
+    for rank, (shape, dtype) in enumerate(shapes):
+        if shape[1:] != shapes[0][0][1:] or dtype != shapes[0][1]:
+            raise ValueError(f"{name}: x is {shapes[0]} on rank 0, {(shape, dtype)} on rank {rank}")
+    return [shape[0] for shape, _ in shapes], int(np.prod(array.shape[1:], dtype=np.int64))
+
+
+def _reduction(
+    method: str, x: Any, rest: tuple[Any, ...], comm: MPI.Intracomm | None, out: Any, options: dict[str, Any]
+) -> Any:
+    array = _array(method.lower(), x)
+    result, target = _result(x, array, array.shape, out)
+    getattr(communicator(comm), method)(array, target, *rest, **options)
+    return result
+
+
+def _divided(name: str, array: Array, size: int) -> tuple[int, ...]:
+    if array.ndim == 0 or array.shape[0] % size:
+        raise ValueError(f"{name}: the first axis of x, of shape {array.shape}, is not a multiple of {size} ranks")
+    return (array.shape[0] // size, *array.shape[1:])
+
+
+def _array(name: str, x: Any) -> Array:
+    return np.asarray(x) if isinstance(x, bool | int | float | complex) else as_array(name, "x", x)
+
+
+def _result(x: Any, array: Array, shape: tuple[int, ...], out: Any) -> tuple[Any, Array]:
+    """Return the result in the caller's kind, and the array that shares its memory."""
+    if out is not None:
+        return out, as_array("out", "out", out)
+    if type(x).__module__.partition(".")[0] == "torch":
+        result = x.detach().new_zeros(shape)
+        return result, as_array("out", "out", result)
+    if is_cupy(array):
+        import cupy
+
+        result = cupy.zeros(shape, array.dtype)
+    else:
+        result = np.zeros(shape, array.dtype)
+    return result, result
