@@ -144,6 +144,11 @@ OF_ROOT = [
     ("Gatherv", (f4(1), [f4(P), [1] * (P + 1)]), _wrong_number(P + 1, P + 1)),
     ("Scatter", (f4(2 * P), f4(3)), f"recvbuf has 3 elements, sendbuf's block {P - 1} has 2"),
     ("Scatter", (None, f4(3)), f"sendbuf is None, but significant on rank {P - 1}"),
+    (
+        "Scatter",
+        (f4(2 * P, 0, M), f4(2, 2 * P - 1, M)),
+        "recvbuf overlaps sendbuf; use MPI.IN_PLACE or sendbuf[rank*n:(rank+1)*n]",
+    ),
     ("Scatterv", ([f4(P), [2] * P], f4(2)), f"sendbuf has {P} elements, its blocks need {2 * P}"),
 ]
 

@@ -220,7 +220,7 @@ def test_an_array_can_be_resized_between_calls(comm):
 def test_debug_prints_every_call(comm, capfd):
     x, y = np.zeros(4), np.zeros(4)
     comm.Allreduce(x, y, algorithm="linear")
-    with mpicoll.override(debug=1):
+    with mpicoll.override(debug=2):
         for _ in range(2):
             comm.Allreduce(x, y, algorithm="linear")
     text = capfd.readouterr().err

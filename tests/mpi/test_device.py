@@ -12,7 +12,7 @@ import pytest
 import mpicoll
 from mpi.calling import Case, check
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("memory", ["cupy-direct", "cupy-staged"], indirect=True)]
 
 #: clock cycles of a kernel that keeps its stream busy, about 10 ms
 BUSY = 20_000_000
@@ -21,9 +21,7 @@ COUNT = 30_000
 
 @pytest.fixture(autouse=True)
 def on_device(memory):
-    """Each test runs on both paths; not on the host."""
-    if memory.xp is np:
-        pytest.skip("about device arrays")
+    """Each test runs on both paths."""
     with mpicoll.override(path=memory.path):
         yield
 

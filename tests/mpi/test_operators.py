@@ -5,6 +5,7 @@ operator and every dtype; one count, for counts are test_matrix's.  Inputs are s
 exact in any order of operands; only AVG, which divides, is compared with a tolerance.
 """
 
+import functools
 import zlib
 
 import numpy as np
@@ -15,6 +16,7 @@ import data
 import mpicoll
 import oracle
 from mpi.calling import REDUCING, Case, check, refusal
+from mpicoll.algorithms import registry
 from mpicoll.runtime.ops import MPI_OPS
 
 #: elements: some more than 8 ranks, so that blocks differ
@@ -35,7 +37,7 @@ def rows(method, dtypes):
 
 
 ALL = [(m, a) for m in REDUCING for a in names(m)]
-SUPPORTED = ", ".join([*data.OPERATORS, "AVG"])
+SUPPORTED = ", ".join([*data.OPERATORS, "MAXLOC", "MINLOC", "AVG"])
 
 
 @pytest.mark.parametrize("method", REDUCING)
@@ -164,6 +166,52 @@ def test_operators_that_a_dtype_has_not(world, memory, method):
     check(world, Case(method, count=COUNT), memory)
 
 
+@pytest.mark.parametrize("name", ["MAXLOC", "MINLOC"])
+@pytest.mark.parametrize("method", ["Reduce", "Allreduce", "Scan", "Reduce_scatter_block"])
+def test_locations(world, method, name):
+    """Pairs of a value and an index, as records or one after the other: of equal values the lowest index."""
+    p, rank = world.size, world.rank
+    value = (3 * np.arange(p)[:, None] + np.arange(p)) % 4.0  # of rank and element; some are equal
+    best = np.argmax if name == "MAXLOC" else np.argmin
+    ranks = range(rank + 1) if method == "Scan" else range(p)
+    where = best(value[list(ranks)], axis=0)
+    wanted = [(value[r, i], r) for i, r in enumerate(where)]
+    wanted = wanted[rank : rank + 1] if method == "Reduce_scatter_block" else wanted
+    mine = [(v, rank) for v in value[rank]]
+    for x in (np.array(mine, "f8,i4"), np.array(mine)):
+        y = np.zeros_like(x)[: len(wanted)]
+        for algorithm in usable(method, p):
+            if not registry.get(method, algorithm).ordered:
+                continue
+            getattr(world, method)(x, y, getattr(MPI, name), algorithm=algorithm)
+            assert (method == "Reduce" and rank) or [tuple(pair) for pair in y.tolist()] == wanted
+
+
+@pytest.mark.parametrize("method", REDUCING)
+def test_operands_stay_in_rank_order(world, memory, method):
+    """A product of matrices: not commutative, so only algorithms that keep the order serve."""
+    p, rank = world.size, world.rank
+    product = mpicoll.Op(lambda a, b: (a.reshape(-1, 2, 2) @ b.reshape(-1, 2, 2)).reshape(-1), width=4)
+    scattered = method.startswith("Reduce_scatter")
+    blocks = p if scattered else 3
+    inputs = [np.array([[[1, r + 1], [b % 2, 1]] for b in range(blocks)], "f8") for r in range(p)]
+    ranks = {"Scan": inputs[: rank + 1], "Exscan": inputs[:rank]}.get(method, inputs)
+    wanted = functools.reduce(np.matmul, ranks) if ranks else None
+    counts = ([4] * p,) if method == "Reduce_scatter" else ()
+    for algorithm in usable(method, p):
+        x, y = memory.xp.asarray(inputs[rank].ravel()), memory.xp.zeros(4 if scattered else 12)
+        call = functools.partial(getattr(world, method), x, y, *counts, product, algorithm=f"{algorithm}/2")
+        with mpicoll.override(path=memory.path):
+            if not registry.get(method, algorithm).ordered:
+                with pytest.raises(mpicoll.UnsupportedError, match="needs a commutative operator; usable: "):
+                    call()
+                continue
+            call()
+        if wanted is not None and not (method == "Reduce" and rank):
+            found = memory.to_host(y).reshape(-1, 2, 2)
+            assert (found == (wanted[rank] if scattered else wanted)).all(), algorithm
+
+
 @pytest.mark.parametrize("dtype", ["datetime64[s]", "S5", "i4,f4"])
 def test_what_is_no_number_is_not_reduced(world, dtype):
     x, y = np.zeros(3, dtype), np.zeros(3, dtype)
@@ -178,7 +226,7 @@ def test_the_other_byte_order_is_not_reduced(world, dtype):
         world.Allreduce(x, y)
 
 
-@pytest.mark.parametrize("name", ["MAXLOC", "MINLOC", "REPLACE", "NO_OP"])
+@pytest.mark.parametrize("name", ["REPLACE", "NO_OP"])
 def test_operators_of_mpi_that_are_not_served(world, name):
     x, y = np.zeros(3), np.zeros(3)
     text = f"^allreduce: op MPI.{name} is not supported; supported: {SUPPORTED}$"
