@@ -33,7 +33,7 @@ class Blocking:
     def _run(self, method: str, arguments: tuple[Any, ...], algorithm: Algorithm, stream: Any) -> None:
         raise NotImplementedError
 
-    def _gathered_counts(self, recvbuf: Any) -> list[int]:
+    def _gathered_counts(self, sendbuf: Any, recvbuf: Any) -> list[int]:
         raise NotImplementedError
 
     def Barrier(self, *, algorithm: Algorithm = None) -> None:
@@ -227,7 +227,7 @@ class Blocking:
             stream: see the module.
         """
         if recvcounts is None:
-            recvcounts = self._gathered_counts(recvbuf)
+            recvcounts = self._gathered_counts(sendbuf, recvbuf)
         self._run("Reduce_scatter", (sendbuf, recvbuf, recvcounts, op), algorithm, stream)
 
     def Scan(

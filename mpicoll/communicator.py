@@ -120,9 +120,9 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
             print(f"[mpicoll rank {channel.rank}] {plan}", file=sys.stderr, flush=True)
         return operands, plan
 
-    def _gathered_counts(self, recvbuf: Any) -> list[int]:
+    def _gathered_counts(self, sendbuf: Any, recvbuf: Any) -> list[int]:
         """Return every rank's number of elements of recvbuf, for Reduce_scatter without recvcounts."""
-        if is_in_place(recvbuf) or recvbuf is None:
+        if is_in_place(sendbuf) or sendbuf is None or is_in_place(recvbuf) or recvbuf is None:
             raise ValueError("reduce_scatter: recvcounts is needed where recvbuf is not an array of its own")
         spec = read_spec("reduce_scatter", "recvbuf", recvbuf)
         assert spec.array is not None

@@ -20,7 +20,7 @@ class Nonblocking:
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: Algorithm, stream: Any) -> Request:
         raise NotImplementedError
 
-    def _gathered_counts(self, recvbuf: Any) -> list[int]:
+    def _gathered_counts(self, sendbuf: Any, recvbuf: Any) -> list[int]:
         raise NotImplementedError
 
     def Ibarrier(self, *, algorithm: Algorithm = None) -> Request:
@@ -144,7 +144,7 @@ class Nonblocking:
     ) -> Request:
         """Start a nonblocking Reduce_scatter."""
         if recvcounts is None:
-            recvcounts = self._gathered_counts(recvbuf)
+            recvcounts = self._gathered_counts(sendbuf, recvbuf)
         return self._begin("Reduce_scatter", (sendbuf, recvbuf, recvcounts, op), algorithm, stream)
 
     def Iscan(

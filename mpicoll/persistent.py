@@ -20,7 +20,7 @@ class Persistent:
     def _prepare(self, method: str, arguments: tuple[Any, ...], algorithm: Algorithm, stream: Any) -> PersistentRequest:
         raise NotImplementedError
 
-    def _gathered_counts(self, recvbuf: Any) -> list[int]:
+    def _gathered_counts(self, sendbuf: Any, recvbuf: Any) -> list[int]:
         raise NotImplementedError
 
     def Barrier_init(self, info: MPI.Info = MPI.INFO_NULL, *, algorithm: Algorithm = None) -> PersistentRequest:
@@ -192,7 +192,7 @@ class Persistent:
     ) -> PersistentRequest:
         """Make a persistent Reduce_scatter; info is not used."""
         if recvcounts is None:
-            recvcounts = self._gathered_counts(recvbuf)
+            recvcounts = self._gathered_counts(sendbuf, recvbuf)
         return self._prepare("Reduce_scatter", (sendbuf, recvbuf, recvcounts, op), algorithm, stream)
 
     def Scan_init(
