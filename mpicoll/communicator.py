@@ -72,7 +72,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         channel = self._get_channel()
         buffers, rest = arguments[:2], arguments[2:]
         where = _where(stream)
-        key = (method, *map(id, buffers), algorithm, *where, settings.version)
+        key = (method, *map(id, buffers), algorithm, self._rules, *where, settings.version)
         known = channel.recent.find(key, buffers, rest)
         if known is not None:
             channel.calls += 1
