@@ -19,7 +19,7 @@ from mpicoll.runtime.agreement import agreed
 from mpicoll.runtime.calls import read_call
 from mpicoll.runtime.channel import Channel, channel_of
 from mpicoll.runtime.operands import Operands
-from mpicoll.runtime.recent import address_of
+from mpicoll.runtime.recent import address_of, frozen
 from mpicoll.runtime.spec import is_in_place, read_spec
 from mpicoll.settings import settings
 
@@ -70,7 +70,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
     def _run(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> None:
         """Do a blocking call: the one way from every method to the executor."""
         channel = self._get_channel()
-        buffers, rest = arguments[:2], arguments[2:]
+        buffers, rest = arguments[:2], frozen(arguments[2:])
         where = _where(stream)
         key = (method, *map(id, buffers), algorithm, self._rules, *where, settings.version)
         known = channel.recent.find(key, buffers, rest)

@@ -10,6 +10,7 @@ import weakref
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 
 from mpicoll.runtime.bound import Bound
 
@@ -75,6 +76,13 @@ def _is_array(value: Any) -> bool:
 def _is_cupy(value: Any) -> bool:
     kind = type(value)
     return kind.__name__ == "ndarray" and kind.__module__.startswith("cupy")
+
+
+def frozen(rest: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return arguments that stay as they are: counts could be changed in place between calls."""
+    if rest and not isinstance(rest[0], int | MPI.Op | tuple):
+        return (tuple(rest[0]) if isinstance(rest[0], list | np.ndarray) else rest[0], *rest[1:])
+    return rest
 
 
 def address(array: Any) -> int:
