@@ -27,24 +27,18 @@ class Entry:
 
     def __init__(self, arrays: tuple[Any, ...], rest: tuple[Any, ...], bound: Bound) -> None:
         """Remember a call."""
-        self.arrays = tuple((weakref.ref(a), address(a), a.nbytes, a.dtype) if _is_array(a) else a for a in arrays)
+        self.arrays = tuple((weakref.ref(a), state(a)) if _is_array(a) else (None, a) for a in arrays)
         self.rest, self.bound = rest, bound
 
     def matches(self, arrays: tuple[Any, ...], rest: tuple[Any, ...]) -> bool:
         """Tell whether these arguments are those, and nothing that was decided is void."""
         if not self.bound.alive or rest != self.rest:
             return False
-        for array, known in zip(arrays, self.arrays, strict=True):
-            if type(known) is tuple:
-                ref, pointer, nbytes, dtype = known
-                if (
-                    ref() is not array
-                    or array.nbytes != nbytes
-                    or array.dtype is not dtype
-                    or address(array) != pointer
-                ):
+        for array, (ref, known) in zip(arrays, self.arrays, strict=True):
+            if ref is None:
+                if array is not known:
                     return False
-            elif array is not known:
+            elif ref() is not array or state(array) != known:
                 return False
         return True
 
@@ -85,11 +79,11 @@ def frozen(rest: tuple[Any, ...]) -> tuple[Any, ...]:
     return rest
 
 
-def address(array: Any) -> int:
-    """Return where an array's data is now."""
+def state(array: Any) -> tuple[Any, ...]:
+    """Return what can change about an array while it stays the same object."""
     if type(array) is np.ndarray:
-        return int(array.__array_interface__["data"][0])
-    return int(array.data.ptr)
+        return array.__array_interface__["data"], array.shape, array.dtype, array.flags.num
+    return array.data.ptr, array.shape, array.dtype
 
 
 def address_of(stream: Any) -> int:
