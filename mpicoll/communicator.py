@@ -19,7 +19,7 @@ from mpicoll.runtime.agreement import agreed
 from mpicoll.runtime.calls import read_call
 from mpicoll.runtime.channel import Channel, channel_of
 from mpicoll.runtime.operands import Operands
-from mpicoll.runtime.recent import address_of, frozen
+from mpicoll.runtime.recent import address_of, frozen, state
 from mpicoll.runtime.spec import is_in_place, read_spec
 from mpicoll.settings import settings
 
@@ -72,8 +72,8 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         channel = self._get_channel()
         buffers, rest = arguments[:2], frozen(arguments[2:])
         where = _where(stream)
-        key = (method, *map(id, buffers), algorithm, self._rules, *where, settings.version)
-        known = channel.recent.find(key, buffers, rest)
+        key = (method, *map(state, buffers), algorithm, self._rules, *where, settings.version)
+        known = channel.recent.find(key, rest)
         if known is not None:
             channel.calls += 1
             progress.run(known, channel)
@@ -84,7 +84,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         packed = operands.before or operands.after
         elsewhere = operands.device >= 0 and operands.device != where[0]
         if not (packed or elsewhere or _asked()):
-            channel.recent.remember(key, buffers, rest, bound)
+            channel.recent.remember(key, rest, bound)
 
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> Request:
         """Start a nonblocking call."""

@@ -45,12 +45,13 @@ def run(arguments: list[str]) -> int:
     """Do what the command line asks for, and return the exit status; collective over all ranks.
 
     Args:
-        arguments: the command line without the program's name, the same on all ranks.
+        arguments: the command line without the program's name; rank 0's counts.
 
     Returns:
         0 if every element is right, 1 if any is wrong, 2 if the request cannot be served.
     """
     first = MPI.COMM_WORLD.rank == 0
+    arguments = MPI.COMM_WORLD.bcast(arguments, root=0)
     options = parse(arguments, loud=first)
     world = MPI.COMM_WORLD.Dup()
     path = nullcontext() if options.path == "auto" else mpicoll.override(path=options.path)

@@ -1,12 +1,11 @@
-"""Recent calls: where the very same arrays come again, everything was decided the last time.
+"""Recent calls: where equal arguments come again, everything was decided the last time.
 
-Planning a repeated call costs a look-up here: the arguments are compared by identity, and the
-arrays' addresses and sizes are checked, since an array can be resized in place.
+Planning a repeated call costs a look-up here.  What was decided depends on nothing of an array
+but its address, shape, dtype and flags, so these are the key: arrays themselves are not held.
 """
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import numpy as np
@@ -20,56 +19,40 @@ MOST = 512
 Key = tuple[Any, ...]
 
 
-class Entry:
-    """One remembered call: its arrays (not kept alive), its other arguments, its bound program."""
-
-    __slots__ = ("arrays", "bound", "rest")
-
-    def __init__(self, arrays: tuple[Any, ...], rest: tuple[Any, ...], bound: Bound) -> None:
-        """Remember a call."""
-        self.arrays = tuple((weakref.ref(a), state(a)) if _is_array(a) else (None, a) for a in arrays)
-        self.rest, self.bound = rest, bound
-
-    def matches(self, arrays: tuple[Any, ...], rest: tuple[Any, ...]) -> bool:
-        """Tell whether these arguments are those, and nothing that was decided is void."""
-        if not self.bound.alive or rest != self.rest:
-            return False
-        for array, (ref, known) in zip(arrays, self.arrays, strict=True):
-            if ref is None:
-                if array is not known:
-                    return False
-            elif ref() is not array or state(array) != known:
-                return False
-        return True
-
-
 class Recent:
     """The remembered calls of one communicator."""
 
     def __init__(self) -> None:
         """Start empty."""
-        self.entries: dict[Key, Entry] = {}
+        self.calls: dict[Key, tuple[tuple[Any, ...], Bound]] = {}
 
-    def find(self, key: Key, arrays: tuple[Any, ...], rest: tuple[Any, ...]) -> Bound | None:
+    def find(self, key: Key, rest: tuple[Any, ...]) -> Bound | None:
         """Return the bound program of an equal call, if it is remembered and still valid."""
-        entry = self.entries.get(key)
-        return entry.bound if entry is not None and entry.matches(arrays, rest) else None
+        known = self.calls.get(key)
+        return known[1] if known is not None and known[1].alive and known[0] == rest else None
 
-    def remember(self, key: Key, arrays: tuple[Any, ...], rest: tuple[Any, ...], bound: Bound) -> None:
+    def remember(self, key: Key, rest: tuple[Any, ...], bound: Bound) -> None:
         """Remember a call, if its buffers are arrays, MPI.IN_PLACE or None."""
-        if all(_is_array(a) or a is None or isinstance(a, int) for a in arrays):
-            if len(self.entries) >= MOST:
-                self.entries.clear()
-            self.entries[key] = Entry(arrays, rest, bound)
+        if UNKNOWN not in key:
+            if len(self.calls) >= MOST:
+                self.calls.clear()
+            self.calls[key] = rest, bound
 
 
-def _is_array(value: Any) -> bool:
-    return type(value) is np.ndarray or _is_cupy(value)
+#: state of an argument of which more could change than its key says
+UNKNOWN = "unknown"
 
 
-def _is_cupy(value: Any) -> bool:
-    kind = type(value)
-    return kind.__name__ == "ndarray" and kind.__module__.startswith("cupy")
+def state(argument: Any) -> Any:
+    """Return all of a buffer argument on which a decision can depend."""
+    if type(argument) is np.ndarray:
+        return argument.__array_interface__["data"], argument.shape, argument.dtype, argument.flags.num
+    if argument is None or isinstance(argument, int):
+        return argument
+    if type(argument).__name__ == "ndarray" and type(argument).__module__.startswith("cupy"):
+        contiguous = argument.flags.c_contiguous
+        return argument.data.ptr, argument.shape, argument.dtype, argument.device.id if contiguous else UNKNOWN
+    return UNKNOWN
 
 
 def frozen(rest: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -77,13 +60,6 @@ def frozen(rest: tuple[Any, ...]) -> tuple[Any, ...]:
     if rest and not isinstance(rest[0], int | MPI.Op | tuple):
         return (tuple(rest[0]) if isinstance(rest[0], list | np.ndarray) else rest[0], *rest[1:])
     return rest
-
-
-def state(array: Any) -> tuple[Any, ...]:
-    """Return what can change about an array while it stays the same object."""
-    if type(array) is np.ndarray:
-        return array.__array_interface__["data"], array.shape, array.dtype, array.flags.num
-    return array.data.ptr, array.shape, array.dtype
 
 
 def address_of(stream: Any) -> int:
