@@ -10,7 +10,18 @@ from mpicoll.algorithms import get
 from mpicoll.analysis.machine import run
 from mpicoll.analysis.values import Values
 from mpicoll.analysis.verify import initial_memory
-from mpicoll.schedule import Recv, Reduce, Send, compile_program, stepwise_program
+from mpicoll.schedule import (
+    Copy,
+    Recv,
+    Reduce,
+    Schedule,
+    Send,
+    compile_program,
+    inp,
+    out,
+    step,
+    stepwise_program,
+)
 from mpicoll.schedule.ir import block_ids
 from mpicoll.schedule.pack import consecutive, pack
 from mpicoll.schedule.program import Launch, Start, Sync, Wait
@@ -193,6 +204,28 @@ def test_a_program_that_ends_before_its_messages_is_refused(rank):
     programs[rank] = without(programs[rank], len(programs[rank].instructions) - 1)
     with pytest.raises(ScheduleError, match=f"rank {rank}, "):
         simulate(card, programs)
+
+
+@pytest.mark.parametrize(
+    ("local", "race"),
+    [
+        (Copy(out(0), inp(0)), r"output\[0\] is still being received"),  # written
+        (Reduce(out(1), (inp(1), out(1))), r"output\[1\] is still being received"),  # read and written
+        (Copy(out(2), inp(2)), r"output\[2\] is still being sent"),
+    ],
+)
+def test_work_that_does_not_wait_for_messages_is_a_race(local, race):
+    """The one wait of a rank that receives two blocks, sends a third, and works on one of them."""
+    hasty = [step(Recv(out((0, 1)), 1), Send(out(2), 1), local)]
+    first = Schedule((step(Copy(out(2), inp(2))), *hasty), 3)
+    second = Schedule((step(Send(inp((0, 1)), 0), Recv(out(2), 0)),), 3)
+    programs = [compile_program(first), compile_program(second)]
+    place = next(i for i, one in enumerate(programs[0].instructions) if isinstance(one, Wait))
+    assert any(isinstance(one, Launch) for one in programs[0].instructions[place:])
+    values = Values()
+    memories = [{("input", 0, b): values.leaf(rank, b) for b in range(3)} for rank in (0, 1)]
+    with pytest.raises(ScheduleError, match=f"^rank 0, step 1: race: {race}"):
+        run([without(programs[0], place), programs[1]], memories, values)
 
 
 def test_work_overwrites_what_is_sent_only_when_it_is_sent():
