@@ -136,7 +136,9 @@ def flatten(collective: str, name: str, array: Array, *, reads: bool, writes: bo
 def _check_writable(collective: str, name: str, array: Array) -> None:
     if isinstance(array, np.ndarray) and not array.flags.writeable:
         raise ValueError(f"{collective}: {name} is read-only")
-    if any(stride == 0 and extent > 1 for stride, extent in zip(array.strides, array.shape, strict=True)):
+    if array.size and any(
+        stride == 0 and extent > 1 for stride, extent in zip(array.strides, array.shape, strict=True)
+    ):
         raise ValueError(f"{collective}: {name} overlaps itself (shape {array.shape}, strides {array.strides})")
 
 

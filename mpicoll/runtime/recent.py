@@ -50,8 +50,7 @@ def state(argument: Any) -> Any:
     if argument is None or isinstance(argument, int):
         return argument
     if type(argument).__name__ == "ndarray" and type(argument).__module__.startswith("cupy"):
-        contiguous = argument.flags.c_contiguous
-        return argument.data.ptr, argument.shape, argument.dtype, argument.device.id if contiguous else UNKNOWN
+        return argument.data.ptr, argument.shape, argument.strides, argument.dtype, argument.device.id
     return UNKNOWN
 
 
