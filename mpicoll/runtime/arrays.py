@@ -101,14 +101,13 @@ def device_of(array: Array) -> int:
     return -1 if isinstance(array, np.ndarray) else int(array.device.id)
 
 
-def flatten(collective: str, name: str, array: Array, *, reads: bool, writes: bool) -> Flat:
+def flatten(collective: str, name: str, array: Array, *, writes: bool) -> Flat:
     """Return the array flat in C order: a view if it is contiguous, else a packed copy.
 
     Args:
         collective: for messages.
         name: the argument's name, for messages.
         array: NumPy or CuPy array.
-        reads: the collective reads it.
         writes: the collective writes it.
 
     Raises:
@@ -126,8 +125,7 @@ def flatten(collective: str, name: str, array: Array, *, reads: bool, writes: bo
     packed = xp.empty(array.shape, array.dtype)
     flat = packed.reshape(-1)
     result = Flat(flat, pointer_of(flat), device_of(array))
-    if reads:
-        result.before.append(lambda: packed.__setitem__(..., array))
+    result.before.append(lambda: packed.__setitem__(..., array))  # also what is only written, perhaps in part
     if writes:
         result.after.append(lambda: array.__setitem__(..., packed))
     return result

@@ -27,7 +27,7 @@ def barrier(rank: int, size: int) -> Operands:
 def bcast(rank: int, size: int, buf: Any, root: int = 0) -> Operands:
     """Bcast: n elements on all ranks, read at the root and written elsewhere."""
     call = Call("bcast", "bcast", rank, size, root)
-    both = call.argument("buf", buf, reads=rank == root, writes=rank != root)
+    both = call.argument("buf", buf, writes=rank != root)
     count = call.plain(both, "buf")
     return call.operands(both, both, count=count, nbytes=count, aliased=True)
 
@@ -40,15 +40,15 @@ def reduction(
     receives = name != "reduce" or rank == root
     if not receives:
         call.refuse_in_place("sendbuf", sendbuf)
-        source = call.argument("sendbuf", sendbuf, reads=True)
+        source = call.argument("sendbuf", sendbuf)
         count = call.plain(source, "sendbuf")
         return call.operands(source, None, count=count, nbytes=count, op=op)
     if is_in_place(sendbuf) or sendbuf is None or sendbuf is recvbuf:
-        both = call.argument("recvbuf", recvbuf, reads=True, writes=True)
+        both = call.argument("recvbuf", recvbuf, writes=True)
         count = call.plain(both, "recvbuf")
         return call.operands(both, both, count=count, nbytes=count, op=op, aliased=True)
-    source = call.argument("sendbuf", sendbuf, reads=True)
-    target = call.argument("recvbuf", recvbuf, writes=True, reads=name == "exscan")
+    source = call.argument("sendbuf", sendbuf)
+    target = call.argument("recvbuf", recvbuf, writes=True)
     count = call.plain(source, "sendbuf")
     call.same("recvbuf", call.plain(target, "recvbuf"), "sendbuf", count)
     aliased = call.same_start(source, target)
@@ -62,16 +62,16 @@ def gather(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any, root:
     call = Call("gather", "gatherv" if vector else "gather", rank, size, root)
     if rank != root:
         call.refuse_in_place("sendbuf", sendbuf)
-        source = call.argument("sendbuf", sendbuf, reads=True)
+        source = call.argument("sendbuf", sendbuf)
         count = call.plain(source, "sendbuf")
         return call.operands(source, None, in_blocks=((count,), (0,)), nbytes=None if vector else count * size)
     in_place = is_in_place(sendbuf) or sendbuf is None
-    target = call.argument("recvbuf", recvbuf, writes=True, reads=in_place)
+    target = call.argument("recvbuf", recvbuf, writes=True)
     blocks = call.blocks(target, "recvbuf", vector)
     nbytes = None if vector else sum(blocks[0])
     if in_place:
         return call.own_block_of(target, blocks, nbytes=nbytes)
-    source = call.argument("sendbuf", sendbuf, reads=True)
+    source = call.argument("sendbuf", sendbuf)
     return call.into_blocks(source, target, blocks, nbytes=nbytes)
 
 
@@ -79,11 +79,11 @@ def allgather(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) ->
     """Allgather, Allgatherv: each rank's block, all of them everywhere."""
     call = Call("allgather", "allgatherv" if vector else "allgather", rank, size)
     in_place = is_in_place(sendbuf) or sendbuf is None
-    target = call.argument("recvbuf", recvbuf, writes=True, reads=in_place)
+    target = call.argument("recvbuf", recvbuf, writes=True)
     blocks = call.blocks(target, "recvbuf", vector)
     if in_place:
         return call.own_block_of(target, blocks, nbytes=sum(blocks[0]))
-    source = call.argument("sendbuf", sendbuf, reads=True)
+    source = call.argument("sendbuf", sendbuf)
     return call.into_blocks(source, target, blocks, nbytes=sum(blocks[0]))
 
 
@@ -95,7 +95,7 @@ def scatter(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any, root
         target = call.argument("recvbuf", recvbuf, writes=True)
         count = call.plain(target, "recvbuf")
         return call.operands(None, target, out_blocks=((count,), (0,)), nbytes=None if vector else count * size)
-    source = call.argument("sendbuf", sendbuf, reads=True)
+    source = call.argument("sendbuf", sendbuf)
     blocks = call.blocks(source, "sendbuf", vector)
     nbytes = None if vector else sum(blocks[0])
     own = (blocks[0][rank],), (blocks[1][rank],)
@@ -116,9 +116,9 @@ def reduce_scatter(
     call = Call("reduce_scatter", method, rank, size)
     in_place = is_in_place(sendbuf) or sendbuf is None
     if in_place:
-        source = call.argument("recvbuf", recvbuf, reads=True, writes=True)
+        source = call.argument("recvbuf", recvbuf, writes=True)
     else:
-        source = call.argument("sendbuf", sendbuf, reads=True)
+        source = call.argument("sendbuf", sendbuf)
     blocks = call.given_blocks(source, "recvbuf" if in_place else "sendbuf", recvcounts)
     nbytes = sum(blocks[0])
     own = (blocks[0][rank],), (blocks[1][rank],)
@@ -134,16 +134,16 @@ def alltoall(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) -> 
     """Alltoall, Alltoallv: block q of the input goes to rank q, whose block becomes this rank's."""
     call = Call("alltoall", "alltoallv" if vector else "alltoall", rank, size)
     in_place = is_in_place(sendbuf) or sendbuf is None
-    target = call.argument("recvbuf", recvbuf, writes=True, reads=in_place)
+    target = call.argument("recvbuf", recvbuf, writes=True)
     out_blocks = call.blocks(target, "recvbuf", vector)
     nbytes = None if vector else sum(out_blocks[0])
     if in_place:
         held = type(target.array)(target.array.shape, target.array.dtype)  # recvbuf is replaced block by block
-        source = flatten(call.method, "recvbuf", held, reads=True, writes=False)
+        source = flatten(call.method, "recvbuf", held, writes=False)
         done = call.operands(source, target, in_blocks=out_blocks, out_blocks=out_blocks, nbytes=nbytes)
         done.before.append(lambda: held.__setitem__(..., target.array))
         return done
-    source = call.argument("sendbuf", sendbuf, reads=True)
+    source = call.argument("sendbuf", sendbuf)
     in_blocks = call.blocks(source, "sendbuf", vector)
     if not vector:
         call.same("recvbuf", sum(out_blocks[0]), "sendbuf", sum(in_blocks[0]))

@@ -78,7 +78,7 @@ class Call:
         self.root = root
         self.specs: dict[int, Spec] = {}
 
-    def argument(self, name: str, value: Any, *, reads: bool = False, writes: bool = False) -> Flat:
+    def argument(self, name: str, value: Any, *, writes: bool = False) -> Flat:
         """Read one buffer argument."""
         if is_in_place(value):
             raise ValueError(f"{self.method}: {name} cannot be MPI.IN_PLACE")
@@ -87,8 +87,7 @@ class Call:
             if spec.counts is None or any(spec.counts):
                 raise ValueError(f"{self.method}: {name} is None, but significant on rank {self.rank}")
             spec = Spec(np.empty(0, "u1"), spec.count, spec.counts, spec.displs)
-        partial = spec.counts is not None or spec.displs is not None
-        flat = flatten(self.method, name, spec.array, reads=reads or (writes and partial), writes=writes)
+        flat = flatten(self.method, name, spec.array, writes=writes)
         self.specs[id(flat)] = spec
         return flat
 
