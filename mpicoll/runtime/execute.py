@@ -82,7 +82,9 @@ def bind_new(plan: Plan, operands: Operands, channel: Channel, stream: int, slot
     if operands.op and operands.op.average:
         worker = _worker(operands, stream)
         runs = output_runs(layout, operands, channel.rank, bases)
-        bound.add(*(worker.scale(operands.dtype, run, 1 / channel.size) for run in runs))
+        made_of = operands.row.after(channel.rank, channel.size, operands.root, program.schedule.blocks)
+        combined = len(list(next(iter(made_of.values()), ())))
+        bound.add(*(worker.scale(operands.dtype, run, 1 / combined) for run in runs))
     return bound
 
 

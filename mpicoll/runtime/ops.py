@@ -33,7 +33,7 @@ class Operator:
         ufunc: NumPy's function for it.
         cuda: C expression of a and b for numbers, and for bool.
         kinds: dtype kinds that it serves.
-        average: divide by the number of ranks at the end.
+        average: divide by the number of combined ranks at the end.
         commutative: the order of operands does not matter.
         function: a user's function of two arrays instead of ufunc and cuda.
         width: elements of an item, never cut apart.
@@ -70,7 +70,7 @@ def is_half(dtype: np.dtype) -> bool:
 
 
 class Average:
-    """Type of `mpicoll.AVG`: the mean over all ranks, for floating and complex arrays."""
+    """Type of `mpicoll.AVG`: the mean over the ranks that are combined, for floating and complex arrays."""
 
     def __repr__(self) -> str:
         return "mpicoll.AVG"
