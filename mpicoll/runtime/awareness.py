@@ -17,7 +17,7 @@ from functools import lru_cache
 from mpi4py import MPI
 
 from mpicoll.runtime.environment import has_driver, prepared
-from mpicoll.settings import settings
+from mpicoll.settings import TABLE, settings
 
 _PROBE = """
 import cupy
@@ -79,9 +79,15 @@ def library_answer() -> Awareness | None:
     return None  # "no" may mean only that the library itself was built without CUDA; UCX may know more
 
 
+def probe_environment(environ: dict[str, str]) -> dict[str, str]:
+    """Return the child's environment: no rank of ours, and the same UCX under MPI as in this process."""
+    kept = {k: v for k, v in environ.items() if not k.startswith(_LAUNCHER) or k.startswith("OMPI_MCA")}
+    return {**kept, TABLE["prepare"].variable: "yes" if prepared.ucx else "no"}
+
+
 def probe() -> Awareness:
     """Send a device array to oneself in a child process, where a crash harms nobody."""
-    environ = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCHER) or k.startswith("OMPI_MCA")}
+    environ = probe_environment(dict(os.environ))
     try:
         done = subprocess.run([sys.executable, "-c", _PROBE], env=environ, timeout=60, capture_output=True, check=False)
     except subprocess.TimeoutExpired:

@@ -64,7 +64,11 @@ class Channel:
         self.most_slots = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) // TAGS
         mine = {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
         facts = self.comm.allgather((mine, awareness.decide(), MPI.Get_processor_name()))
-        _compare([settings_of for settings_of, _, _ in facts])
+        try:
+            _compare([settings_of for settings_of, _, _ in facts])
+        except MismatchError:
+            self.comm.Free()
+            raise
         self.awareness = awareness.agree([decision for _, decision, _ in facts])
         here = [host for _, _, host in facts].count(MPI.Get_processor_name())
         yielding = settings.yield_wait

@@ -153,6 +153,25 @@ class Fence:
         self.stream = stream
 
 
+class _Pointer:
+    """A stream's address as other libraries hand it over."""
+
+    def __init__(self, pointer: int) -> None:
+        self.pointer = pointer
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.pointer
+
+
+def _external(pointer: int) -> Any:
+    """Return CuPy's view of a stream that is not CuPy's."""
+    if not pointer:
+        return cupy.cuda.Stream.null
+    if hasattr(cupy.cuda.Stream, "from_external"):
+        return cupy.cuda.Stream.from_external(_Pointer(pointer))
+    return cupy.cuda.ExternalStream(pointer)  # CuPy 13
+
+
 @contextmanager
 def on_stream(device: int, stream: Any) -> Iterator[int]:
     """Make a device and stream current and give the stream's address.
@@ -167,7 +186,7 @@ def on_stream(device: int, stream: Any) -> Iterator[int]:
             yield int(cupy.cuda.get_current_stream().ptr)
             return
         pointer = address_of(stream)
-        with cupy.cuda.ExternalStream(pointer, device) if pointer else cupy.cuda.Stream.null:
+        with stream if isinstance(stream, cupy.cuda.Stream) else _external(pointer):
             yield pointer
 
 

@@ -152,6 +152,16 @@ OPERATORS: dict[str, Operator] = {o.name: o for _, o in (*_OPERATORS, *_LOCATORS
 MPI_OPS: dict[str, MPI.Op | Average] = {o.name: op for op, o in (*_OPERATORS, *_LOCATORS)} | {"AVG": AVG}
 
 
+def _name_of(op: object) -> str:
+    """Return what a user calls an operator."""
+    if isinstance(op, MPI.Op):
+        for name in ("REPLACE", "NO_OP", "OP_NULL"):
+            if op == getattr(MPI, name):
+                return f"MPI.{name}"
+        return "of MPI.Op.Create (use mpicoll.Op)"
+    return repr(op)
+
+
 def operator(collective: str, op: MPI.Op | Average | Op) -> Operator:
     """Return the operator for mpi4py's op, mpicoll.AVG or an mpicoll.Op; raises UnsupportedError for others."""
     if isinstance(op, Average):
@@ -162,5 +172,4 @@ def operator(collective: str, op: MPI.Op | Average | Op) -> Operator:
         if op == known:
             return found
     supported = ", ".join(OPERATORS)
-    name = getattr(op, "name", "") or repr(op)
-    raise UnsupportedError(f"{collective}: op {name} is not supported; supported: {supported}")
+    raise UnsupportedError(f"{collective}: op {_name_of(op)} is not supported; supported: {supported}")
