@@ -2,6 +2,8 @@
 
 import ctypes
 import json
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +24,14 @@ LAST = WORLD.size - 1
 QUICK = ["--iters", "1", "--warmup", "0"]
 
 
+@pytest.fixture
+def folder():
+    """A folder of rank 0's. (pytest's tmp_path is no use: ranks remove each other's at the same time.)"""
+    with tempfile.TemporaryDirectory() as mine:
+        yield Path(WORLD.bcast(mine, root=0))
+        WORLD.Barrier()
+
+
 def bench(arguments):
     """Run it; all ranks must come to the same status."""
     status = run([*arguments.split(), *QUICK])
@@ -29,14 +39,13 @@ def bench(arguments):
     return status
 
 
-def results(tmp_path, arguments):
+def results(folder, arguments):
     """Run it, and return its file on all ranks."""
-    file = WORLD.bcast(str(tmp_path / "results.json"), root=0)
+    file = folder / "results.json"
     status = bench(f"{arguments} --json {file}")
     found = None
     if WORLD.rank == 0:
-        with open(file) as stream:  # noqa: PTH123
-            found = json.load(stream)
+        found = json.loads(file.read_text())
     return status, WORLD.bcast(found, root=0)
 
 
@@ -46,8 +55,8 @@ def test_operators_are_the_library_s():
     }
 
 
-def test_every_call_with_every_algorithm_that_can_serve(tmp_path):
-    status, found = results(tmp_path, "--op all --algorithm all --min 96 --max 96")
+def test_every_call_with_every_algorithm_that_can_serve(folder):
+    status, found = results(folder, "--op all --algorithm all --min 96 --max 96")
     assert status == 0
     assert found["wrong"] == 0
     for name, call in CALLS.items():
@@ -60,26 +69,26 @@ def test_every_call_with_every_algorithm_that_can_serve(tmp_path):
     assert found["facts"]["ranks"] == WORLD.size
 
 
-def test_every_dtype_and_operator(tmp_path):
+def test_every_dtype_and_operator(folder):
     # A mean is not whole where it is multiplied by 1/p and not divided by p.
     redops = "all" if WORLD.size & (WORLD.size - 1) == 0 else ",".join(name for name in REDUCTIONS if name != "AVG")
     arguments = f"--op allreduce,alltoallv --dtype all --redop {redops} --min 48 --max 48 --outofplace"
-    status, found = results(tmp_path, arguments)
+    status, found = results(folder, arguments)
     assert status == 0
     assert {row["redop"] for row in found["rows"]} >= {*REDUCTIONS, None} - {"AVG"}
     assert {"what": "every reduction", "name": "MAX", "reason": "is not defined for complex64"} in found["refused"]
 
 
-def test_every_root(tmp_path):
-    status, found = results(tmp_path, "--op gatherv,reduce,allreduce --root all --max 8 --inplace")
+def test_every_root(folder):
+    status, found = results(folder, "--op gatherv,reduce,allreduce --root all --max 8 --inplace")
     assert status == 0
     roots = [(row["op"], row["root"]) for row in found["rows"]]
     assert roots == [(op, root) for op in ("gatherv", "reduce") for root in range(WORLD.size)] + [("allreduce", None)]
 
 
-def test_the_file_tells_what_ran(tmp_path):
+def test_the_file_tells_what_ran(folder):
     arguments = "--op bcast --algorithm auto,linear/2 --min 4K --max 4K --dtype int16"
-    status, found = results(tmp_path, arguments)
+    status, found = results(folder, arguments)
     assert status == 0
     auto, linear = found["rows"]
     assert (linear["algorithm"], linear["segments"], linear["path"]) == ("linear", 2, "host")
@@ -117,9 +126,9 @@ def write_behind(array):
 @pytest.mark.parametrize("harm", [flip, write_before, write_behind])
 @pytest.mark.parametrize("form", ["--outofplace", "--inplace"])
 @pytest.mark.parametrize("method", ["Allreduce", "Allgather", "Alltoall", "Reduce_scatter_block", "Exscan"])
-def test_one_wrong_element_on_one_rank_is_found(monkeypatch, tmp_path, capfd, method, form, harm):
+def test_one_wrong_element_on_one_rank_is_found(monkeypatch, folder, capfd, method, form, harm):
     corrupted(monkeypatch, method, harm)
-    status, found = results(tmp_path, f"--op {method.lower()} --min 64 --max 64 {form}")
+    status, found = results(folder, f"--op {method.lower()} --min 64 --max 64 {form}")
     assert status == 1
     assert found["wrong"] == found["rows"][0]["wrong"] == 2  # in each of the two validated calls
     if WORLD.rank == 0:
@@ -129,7 +138,7 @@ def test_one_wrong_element_on_one_rank_is_found(monkeypatch, tmp_path, capfd, me
         assert "wrong elements: 2 FAILED" in out
 
 
-def test_a_changed_input_is_found(monkeypatch, tmp_path):
+def test_a_changed_input_is_found(monkeypatch, folder):
     right = mpicoll.Communicator.Allreduce
 
     def wrong(self, sendbuf, recvbuf, op, **named):
@@ -137,7 +146,7 @@ def test_a_changed_input_is_found(monkeypatch, tmp_path):
         sendbuf[-1] += 1
 
     monkeypatch.setattr(mpicoll.Communicator, "Allreduce", wrong)
-    status, found = results(tmp_path, "--op allreduce --min 64 --max 64 --outofplace")
+    status, found = results(folder, "--op allreduce --min 64 --max 64 --outofplace")
     assert (status, found["wrong"]) == (1, 2 * WORLD.size)
 
 
@@ -203,9 +212,9 @@ def test_the_budget_is_kept():
     assert MPI.Wtime() - start < 20
 
 
-def test_the_commit_is_read_without_git(tmp_path):
-    package, git = tmp_path / "package", tmp_path / ".git"
-    package.mkdir()
+def test_the_commit_is_read_without_git(folder):
+    package, git = folder / f"{WORLD.rank}" / "package", folder / f"{WORLD.rank}" / ".git"
+    package.mkdir(parents=True)
     assert facts.commit(package) == ""
     git.mkdir()
     (git / "HEAD").write_text("ref: refs/heads/main\n")
@@ -220,8 +229,8 @@ def test_the_commit_is_read_without_git(tmp_path):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("path", ["direct", "staged"])
-def test_device_arrays(tmp_path, path):
-    status, found = results(tmp_path, f"--op all --max 64K --buffers cupy --path {path}")
+def test_device_arrays(folder, path):
+    status, found = results(folder, f"--op all --max 64K --buffers cupy --path {path}")
     if status == 2 and path == "direct":
         pytest.skip("the MPI library is not given device pointers")
     assert status == 0
