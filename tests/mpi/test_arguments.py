@@ -227,7 +227,7 @@ def test_of_options(world, name):
 
 
 def test_nothing_is_looked_at_where_it_does_not_matter(world):
-    """Insignificant arguments may be anything."""
+    """GATHER-NONE: Insignificant arguments may be anything."""
     junk, rank, p = object(), world.rank, world.size
     mine, all_of_them = np.full(2, rank, "f4"), f4(2 * p) if rank == 0 else junk
     world.Gather(mine, all_of_them)
@@ -248,6 +248,7 @@ def test_none_is_in_place(world):
 
 
 def test_read_only_arrays_can_be_sent(world):
+    """READONLY."""
     x, y = np.full(3, 1, "f4"), f4(3)
     x.flags.writeable = False
     world.Allreduce(x, y)

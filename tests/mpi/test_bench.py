@@ -71,6 +71,7 @@ def test_every_call_with_every_algorithm_that_can_serve(folder):
 
 def test_every_dtype_and_operator(folder):
     # A mean is not whole where it is multiplied by 1/p and not divided by p.
+    """BENCH-TOL."""
     redops = "all" if WORLD.size & (WORLD.size - 1) == 0 else ",".join(name for name in REDUCTIONS if name != "AVG")
     arguments = f"--op allreduce,alltoallv --dtype all --redop {redops} --min 48 --max 48 --outofplace"
     status, found = results(folder, arguments)

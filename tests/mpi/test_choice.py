@@ -69,7 +69,7 @@ def test_a_tuning_file(made, tmp_path_factory):
 
 @pytest.mark.parametrize(("count", "algorithm"), [(15, "linear"), (16, "binomial"), (31, "binomial"), (32, "one_shot")])
 def test_boundaries_are_exact(made, count, algorithm):
-    """In bytes of the vector; the lower bound is included, the upper one is not."""
+    """TUNE-SIZE: In bytes of the vector; the lower bound is included, the upper one is not."""
     comm = made("allreduce:0-64:linear;allreduce:64-128:binomial;allreduce:128-inf:one_shot")
     x, y = np.zeros(count, "f4"), np.zeros(count, "f4")
     assert comm.Get_plan("Allreduce", x, y).algorithm == algorithm

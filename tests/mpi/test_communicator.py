@@ -87,6 +87,7 @@ def test_ranks_that_are_left_out_get_the_null_communicator(world):
 
 
 def test_the_null_communicator_is_refused():
+    """COMM-NULL."""
     with pytest.raises(ValueError, match=r"^comm is the null communicator$"):
         mpicoll.Communicator(MPI.COMM_NULL)
 
@@ -99,6 +100,7 @@ def test_what_is_no_communicator_is_refused(what):
 
 @pytest.mark.mpi(min_size=2)
 def test_an_intercommunicator_is_refused(world):
+    """COMM-NULL."""
     local = MPI.COMM_WORLD.Split(min(world.rank, 1), world.rank)
     inter = local.Create_intercomm(0, MPI.COMM_WORLD, 1 if world.rank == 0 else 0, 7)
     with pytest.raises(TypeError, match=r"^comm is a Intercomm; collectives need an intracommunicator$"):
@@ -108,6 +110,7 @@ def test_an_intercommunicator_is_refused(world):
 
 
 def test_cartesian_ranks_are_its_own(world):
+    """COMM-NULL."""
     cart = MPI.COMM_WORLD.Create_cart([world.size], periods=[True], reorder=True)
     comm = mpicoll.Communicator(cart)
     check(comm, Case("Allgather"))
@@ -172,7 +175,7 @@ def test_nothing_is_left_of_a_freed_communicator(world):
 
 
 def test_communicators_do_not_run_out():
-    """MPICH has 2048 of them: more would fail if one stayed behind each time."""
+    """COMM-LEAK: MPICH has 2048 of them: more would fail if one stayed behind each time."""
     alone, y = mpicoll.Communicator(MPI.COMM_SELF), np.zeros(1)
     for turn in range(2100 if MPI.COMM_WORLD.size <= 4 else 300):
         comm = alone.Split(0)
@@ -182,7 +185,7 @@ def test_communicators_do_not_run_out():
 
 
 def test_wrapping_again_makes_no_further_duplicate(world):
-    """All wrappers of a communicator share what is private to it."""
+    """COMM-LEAK: All wrappers of a communicator share what is private to it."""
     before = len(channels._live)
     for _ in range(100):
         mpicoll.Communicator(MPI.COMM_WORLD).Barrier()

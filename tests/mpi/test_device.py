@@ -49,7 +49,7 @@ def streams():
 @pytest.mark.parametrize("kind", ["null", "blocking", "non-blocking"])
 @pytest.mark.parametrize("method", ["Allreduce", "Bcast", "Allgather", "Alltoall", "Reduce_scatter_block", "Scan"])
 def test_ordered_with_the_stream(world, memory, spin, method, kind, named):
-    """What the stream does before is awaited; what it does afterwards sees the result; nobody synchronises."""
+    """SYNC-PRODUCER, SYNC-STREAM: what comes before is awaited, what comes after sees the result; nobody waits."""
     xp, stream, p = memory.xp, streams()[kind], world.size
     blocks = p if method in ("Alltoall", "Reduce_scatter_block") else 1
     result = p if method in ("Allgather", "Alltoall") else 1
@@ -74,7 +74,7 @@ def test_ordered_with_the_stream(world, memory, spin, method, kind, named):
 
 
 def test_streams_take_turns(world, memory, spin):
-    """One call after the other on two streams: scratch of the first is not overwritten by the second."""
+    """SYNC-STAGE: One call after the other on two streams: scratch of the first is not overwritten by the second."""
     xp = memory.xp
     first, second = xp.cuda.Stream(non_blocking=True), xp.cuda.Stream(non_blocking=True)
     arrays = [(xp.zeros(COUNT), xp.zeros(COUNT)) for _ in range(6)]
@@ -92,7 +92,7 @@ def test_streams_take_turns(world, memory, spin):
 
 
 def test_a_thousand_times(world, memory):
-    """Changing data in the same arrays, with nothing in between that would synchronise."""
+    """SYNC-STAGE: Changing data in the same arrays, with nothing in between that would synchronise."""
     xp = memory.xp
     x, y, wrong = xp.zeros(COUNT), xp.zeros(COUNT), xp.zeros((), "i8")
     for turn in range(1000):
@@ -128,6 +128,7 @@ def test_the_path_can_be_said(world, memory):
 
 
 def test_host_and_device_do_not_mix(world, memory):
+    """MIXED-HOSTDEV."""
     x = memory.xp.zeros(10)
     device = f"on device {x.device.id}"
     with pytest.raises(ValueError, match=f"^allreduce: sendbuf is {device}, recvbuf is on the host$"):
@@ -161,6 +162,7 @@ def test_arrays_of_another_device_than_the_current(world, memory):
 
 
 def test_from_a_thread_that_has_not_used_the_device(world, memory):
+    """CTX-THREAD."""
     x, y = memory.xp.full(1000, 1.0), memory.xp.zeros(1000)
     memory.xp.cuda.Device().synchronize()
     thread = threading.Thread(target=lambda: world.Allreduce(x, y))
@@ -196,7 +198,7 @@ def test_arrays_that_come_and_go_from_the_pool(world, memory):
 
 
 def test_managed_memory(world, memory):
-    """Memory that moves between host and device by itself."""
+    """MANAGED: Memory that moves between host and device by itself."""
     pool = memory.xp.cuda.malloc_managed
     with memory.xp.cuda.using_allocator(pool):
         x, y = memory.xp.full(1000, 1.0), memory.xp.zeros(1000)

@@ -35,6 +35,7 @@ def test_min_size_is_kept():
 
 @pytest.mark.gpu
 def test_ranks_of_a_node_spread_over_its_devices():
+    """DEV-RANKMAP."""
     import cupy
 
     node = WORLD.Split_type(MPI.COMM_TYPE_SHARED)

@@ -80,6 +80,7 @@ class Exchange:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "Bcast"])
 def test_sent_and_received(world, memory, method, layout):
+    """LAYOUT-STRIDED-SEND."""
     for send, recv in ((layout, "C"), ("C", layout), (layout, layout)):
         one = Exchange(world, memory, method, send, recv)
         one.call(one.x, one.y)
@@ -126,7 +127,7 @@ def test_the_same_strided_array_twice(world, memory, method):
 
 
 def test_c_and_f_order_mix(world, memory):
-    """Ranks may differ: element (i, j) stays element (i, j)."""
+    """LAYOUT-FC: Ranks may differ: element (i, j) stays element (i, j)."""
     xp, rank = memory.xp, world.rank
     order = "CF"[rank % 2]
     x = xp.asarray(np.arange(12.0).reshape(3, 4) + rank, order=order)
@@ -139,6 +140,7 @@ def test_c_and_f_order_mix(world, memory):
 
 
 def test_no_dimension(world, memory):
+    """ZEROD."""
     x, y = memory.xp.asarray(2.0), memory.xp.asarray(0.0)
     world.Allreduce(x, y)
     assert y.shape == ()
@@ -151,7 +153,7 @@ def test_no_dimension(world, memory):
 
 @pytest.mark.parametrize("shape", [(0,), (1, 0, 2), (0, 3)])
 def test_nothing(world, memory, shape):
-    """No elements: returns, and ranks still match up."""
+    """ZERO-ALL: No elements: returns, and ranks still match up."""
     x, y = memory.xp.zeros(shape), memory.xp.zeros(shape)
     world.Allreduce(x, y)
     world.Bcast(x[::-1])
@@ -163,7 +165,7 @@ def test_nothing(world, memory, shape):
 
 
 def test_a_broadcast_view_can_be_sent(world, memory):
-    """Every element at one address: packed."""
+    """VIEW-ODD: Every element at one address: packed."""
     x = memory.xp.broadcast_to(memory.xp.asarray(3.0), (4, 3))
     y = memory.xp.zeros((4, 3))
     world.Allreduce(x, y)
@@ -196,7 +198,7 @@ def test_strided_blocks_with_gaps(world, memory):
 
 
 def test_the_address_is_taken_at_every_call(world, memory):
-    """The same view again after its array was written, and another view of the same size."""
+    """LAYOUT-OFFSET: The same view again after its array was written, and another view of the same size."""
     xp, p = memory.xp, world.size
     x, y = xp.zeros(9), xp.zeros(3)
     view = x[2:5]

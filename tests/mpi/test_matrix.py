@@ -39,6 +39,7 @@ def rows(method):
 
 @pytest.mark.parametrize(("method", "algorithm"), ALGORITHMS)
 def test_pairs(comms, memory, method, algorithm):
+    """ALGO-NPOF2, ALGO-SMALLCOUNT."""
     for row in rows(method):
         comm = comms[row["comm"]]
         count = COUNTS[row["count"]](comm.size)
@@ -56,11 +57,13 @@ def test_chosen_algorithm(comms, memory, method):
 
 @pytest.mark.parametrize("dtype", data.DTYPES)
 def test_any_dtype_can_be_moved(world, memory, dtype):
+    """GUARD-OVERRUN."""
     for method in (m for m in METHODS if m not in REDUCING):
         check(world, Case(method, None, 6, dtype=dtype, root=1), memory)
 
 
 @pytest.mark.parametrize("dtype", [*data.HOST_DTYPES, *data.RECORDS])
 def test_any_fixed_size_can_be_moved(world, dtype):
+    """DTYPE-STRUCT."""
     for method in (m for m in METHODS if m not in REDUCING):
         check(world, Case(method, None, 6, dtype=dtype, root=1))

@@ -64,7 +64,7 @@ def test_average(comms, memory, method, form):
 
 @pytest.mark.parametrize(("method", "algorithm"), ALL)
 def test_nan_is_kept(world, memory, method, algorithm):
-    """A NaN on the first, the last or any rank makes MAX and MIN NaN, whatever the order of operands."""
+    """NAN-MAX: A NaN on the first, the last or any rank makes MAX and MIN NaN, whatever the order of operands."""
     if refusal(Case(method, algorithm), world.size):
         return
     p, rank = world.size, world.rank
@@ -84,6 +84,7 @@ def test_nan_is_kept(world, memory, method, algorithm):
 
 @pytest.mark.parametrize("algorithm", names("Allreduce"))
 def test_integers_wrap_around(world, memory, algorithm):
+    """INT-WRAP."""
     y = memory.xp.zeros(3, "i1")
     with mpicoll.override(path=memory.path):
         world.Allreduce(memory.xp.full(3, 100, "i1"), y, algorithm=algorithm)
@@ -102,7 +103,7 @@ def test_logical_results_are_0_or_1(world, memory, op, dtype):
 
 @pytest.mark.parametrize("op", data.OPERATORS)
 def test_bool_stays_0_or_1(world, memory, op):
-    """SUM, MAX and BOR are "or"; PROD, MIN and BAND are "and"."""
+    """DTYPE-BOOL: SUM, MAX and BOR are "or"; PROD, MIN and BAND are "and"."""
     x = [np.array([False, r == 0, r > 0, True]) for r in range(world.size)]
     y = memory.xp.zeros(4, "?")
     world.Allreduce(memory.xp.asarray(x[world.rank]), y, MPI_OPS[op])
@@ -121,6 +122,7 @@ def test_half_precision_is_combined_in_single(world, memory):
 @pytest.mark.parametrize("algorithm", names("Allreduce"))
 @pytest.mark.parametrize("dtype", ["float16", *data.BFLOAT16])
 def test_half_precision_loses_at_most_a_rounding_per_step(world, algorithm, dtype):
+    """DTYPE-F16."""
     p = world.size
     x = [np.random.default_rng(r).random(50).astype(dtype) for r in range(p)]
     y = np.zeros(50, dtype)
@@ -134,7 +136,7 @@ def test_half_precision_loses_at_most_a_rounding_per_step(world, algorithm, dtyp
 
 @pytest.mark.parametrize("algorithm", names("Allreduce"))
 def test_all_ranks_have_the_same_bits(world, memory, algorithm):
-    """Rounding depends on the order of operands, which must not depend on the rank."""
+    """FP-CONSISTENT: Rounding depends on the order of operands, which must not depend on the rank."""
     p = world.size
     for count in (1, p, 5 * p + 2, 3000):
         for segments in (1, 3):
@@ -148,7 +150,7 @@ def test_all_ranks_have_the_same_bits(world, memory, algorithm):
 
 @pytest.mark.parametrize("method", REDUCING)
 def test_operators_that_a_dtype_has_not(world, memory, method):
-    """Refused on all ranks before the first message."""
+    """DTYPE-CPLX: Refused on all ranks before the first message."""
     extra = ([3] * world.size,) if method == "Reduce_scatter" else ()
     blocks = world.size if method.startswith("Reduce_scatter") else 1
     for op, dtype in (
@@ -189,7 +191,7 @@ def test_locations(world, method, name):
 
 @pytest.mark.parametrize("method", REDUCING)
 def test_operands_stay_in_rank_order(world, memory, method):
-    """A product of matrices: not commutative, so only algorithms that keep the order serve."""
+    """ALGO-NONCOMM: A product of matrices: not commutative, so only algorithms that keep the order serve."""
     p, rank = world.size, world.rank
     product = mpicoll.Op(lambda a, b: (a.reshape(-1, 2, 2) @ b.reshape(-1, 2, 2)).reshape(-1), width=4)
     scattered = method.startswith("Reduce_scatter")
@@ -214,6 +216,7 @@ def test_operands_stay_in_rank_order(world, memory, method):
 
 @pytest.mark.parametrize("dtype", ["datetime64[s]", "S5", "i4,f4"])
 def test_what_is_no_number_is_not_reduced(world, dtype):
+    """DTYPE-STRUCT."""
     x, y = np.zeros(3, dtype), np.zeros(3, dtype)
     with pytest.raises(TypeError, match="allreduce: op SUM is not defined for "):
         world.Allreduce(x, y)
@@ -221,6 +224,7 @@ def test_what_is_no_number_is_not_reduced(world, dtype):
 
 @pytest.mark.parametrize("dtype", [">f8", ">i4"])
 def test_the_other_byte_order_is_not_reduced(world, dtype):
+    """DTYPE-ENDIAN."""
     x, y = np.zeros(3, dtype), np.zeros(3, dtype)
     with pytest.raises(TypeError, match=r"allreduce: >.. is not in this machine's byte order; convert it first"):
         world.Allreduce(x, y)

@@ -44,6 +44,7 @@ def rows(method):
 
 @pytest.mark.parametrize(("method", "algorithm"), [x for m in (*VECTOR, "Reduce_scatter") for x in algorithms(m)])
 def test_pairs(comms, memory, method, algorithm):
+    """INPLACE-DISPL."""
     for row in rows(method):
         comm, name = comms[row.pop("comm")], f"{algorithm}/{row.pop('segments')}"
         check(comm, Case(method, name, **row), memory)
@@ -91,7 +92,7 @@ def test_array_may_be_larger_than_its_blocks(world):
 
 
 def test_rows_of_matrices(world):
-    """Counts are elements, not rows."""
+    """COUNTS-FORM: Counts are elements, not rows."""
     rank, size = world.rank, world.size
     counts = [3 * (r + 1) for r in range(size)]
     recv = np.zeros((sum(counts) // 3, 3))
@@ -109,6 +110,7 @@ def test_reduce_scatter_can_gather_its_counts(world):
 
 @pytest.mark.gpu
 def test_counts_may_be_on_the_device(world, memory):
+    """COUNTS-FORM."""
     rank, size = world.rank, world.size
     counts = memory.xp.arange(1, size + 1)
     recv = memory.xp.zeros(size * (size + 1) // 2)

@@ -43,6 +43,7 @@ def test_all_right_is_status_0():
 
 
 def test_wrong_elements_are_status_1():
+    """BENCH-TOL."""
     before = """
     import mpicoll
 

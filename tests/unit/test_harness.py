@@ -62,6 +62,7 @@ def test_ranks_that_pass_speak_with_one_voice(tmp_path):
 @needs_mpirun
 @pytest.mark.parametrize("rank", [0, 2])
 def test_one_failure_ends_the_job(tmp_path, rank):
+    """HANG-EXC."""
     body = f"""
         from mpi4py import MPI
 
@@ -211,6 +212,7 @@ def test_gpu_tests_say_why_they_are_skipped(tmp_path):
 
 
 def test_each_rank_of_a_node_gets_a_device_in_turn(tmp_path, monkeypatch):
+    """DEV-RANKMAP."""
     monkeypatch.setenv("MPI_LOCALRANKID", "3")
     cupy = """
         from types import SimpleNamespace

@@ -89,6 +89,7 @@ def modules_after(statements):
 
 @pytest.mark.slow
 def test_importing_it_starts_neither_mpi_nor_cuda():
+    """GTL-CRAY."""
     assert not modules_after("import mpicoll") & {"mpi4py.MPI", "cupy", "rich"}
 
 

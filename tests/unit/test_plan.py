@@ -134,7 +134,7 @@ def in_flight(schedule, card, size, nbytes, segments, lanes):
 @pytest.mark.parametrize("nbytes", [10 * MIB, 3000 * MIB + 1])
 @pytest.mark.parametrize("limit", [4 * MIB, 256 * MIB])
 def test_scratch_stays_within_its_limit(card, nbytes, limit):
-    """On every rank, for every root; rounding of blocks and segments aside."""
+    """MEM-SCRATCH: On every rank, for every root; rounding of blocks and segments aside."""
     for size in (1, 2, 5, 8):
         if card.refuses(size):
             continue
@@ -181,7 +181,7 @@ def test_a_limit_of_nothing_is_refused_by_name(limit):
 
 
 def test_no_message_is_longer_than_mpi_counts(card):
-    """Bytes of the vector bound those of every message."""
+    """BIGCOUNT: Bytes of the vector bound those of every message."""
     nbytes = 5 * LARGEST_MESSAGE + 1
     segments, _ = bounded(card, Facts(card.collective, 4, nbytes), 1, 1 << 60)
     assert Fraction(nbytes, segments) <= LARGEST_MESSAGE

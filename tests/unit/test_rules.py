@@ -53,6 +53,7 @@ def test_the_lower_bound_is_included_and_the_upper_is_not(bound):
 
 @pytest.mark.parametrize("bound", [K, 64 * K])
 def test_the_boundaries_of_a_plan_are_exact(bound):
+    """TUNE-SIZE."""
     with mpicoll.override(algorithms=f"allreduce:0-{bound}:linear; allreduce:{bound}-inf:ring"):
         plans = [mpicoll.plan("allreduce", size=4, nbytes=n).algorithm for n in (bound - 1, bound, bound + 1)]
     assert plans == ["linear", "ring", "ring"]
@@ -119,6 +120,7 @@ def test_the_first_rule_that_matches_decides():
     ],
 )
 def test_every_mistake_quotes_the_rule_and_what_is_wrong(text, what):
+    """TUNE-SIZE."""
     with pytest.raises(ValueError, match=what) as caught:
         parse_rules(f"bcast:ring; {text}; reduce:ring")
     assert f"rule {text!r}: " in str(caught.value)
