@@ -99,6 +99,7 @@ TABLE: dict[str, Setting] = {
             "errors", "", _errors, "`agree`: what one rank raises for a call, all ranks raise, at the cost of a message"
         ),
         Setting("reproducible", "", _reproducible, "`runs` or `ranks`: see docs/sharp-bits.md"),
+        Setting("progress", "", _one_of("thread"), "`thread`: a thread of its own advances nonblocking calls"),
         Setting("plan_cache", 256, int, "number of bound plans kept for each communicator"),
         Setting("yield_wait", None, _yes_no_auto, "waiting ranks yield their core; `auto`: if ranks outnumber cores"),
         Setting("prepare", True, _yes_no_auto, "`import mpicoll` puts a CUDA-capable UCX under MPI, if there is a GPU"),

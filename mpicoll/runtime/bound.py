@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -18,6 +19,9 @@ from mpicoll.schedule.program import Launch, Program, Start, Sync, Transfer, Wai
 #: tags of a slot; messages between two ranks beyond that reuse tags, in order
 TAGS = 4096
 
+#: seconds that the messages of a call that raised may take to arrive
+SETTLE = 1.0
+
 Poll = Callable[[], bool]
 
 
@@ -32,6 +36,8 @@ class Bound:
         program: where they are described.
         requests: all persistent requests, to be freed.
         alive: false once freed.
+        reached: position of the call that runs, or ran last.
+        last_start: position of the last call that starts messages.
         name: call and algorithm, with {} for the call's number.
     """
 
@@ -41,6 +47,8 @@ class Bound:
     program: Program | None = None
     requests: list[MPI.Prequest] = field(default_factory=list)
     alive: bool = True
+    reached: int = 0
+    last_start: int = -1
     name: str = ""
 
     def add(self, *calls: Call | None, poll: Poll | None = None) -> None:
@@ -52,8 +60,12 @@ class Bound:
 
     def run(self) -> None:
         """Run the program to its end."""
-        for call in self.calls:
-            call()
+        position = 0
+        try:
+            for position, call in enumerate(self.calls):  # noqa: B007  (wanted where a call raises)
+                call()
+        finally:
+            self.reached = position
 
     def pending(self, position: int) -> str:
         """Say which message the call at a position waits for."""
@@ -65,6 +77,17 @@ class Bound:
         blocks = ",".join(map(str, block_ids(transfer.ref, self.program.schedule)))
         verb = "to send block {} to" if transfer.sends else "for block {} from"
         return f"step {transfer.step + 1} of {steps}: waiting {verb.format(blocks)} rank {transfer.peer}"
+
+    def settled(self, position: int) -> bool:
+        """After an error at a position: tell whether all messages were sent and received all the same."""
+        self.alive = False
+        if position <= self.last_start:
+            return False
+        end = time.monotonic() + SETTLE
+        while not MPI.Request.Testall(self.requests):
+            if time.monotonic() > end:
+                return False
+        return True
 
     def free(self) -> None:
         """Free the requests; the program cannot run any more."""
@@ -109,6 +132,7 @@ class Binder:
         for instruction in program.instructions:
             match instruction:
                 case Start(transfers):
+                    bound.last_start = len(bound.calls)
                     bound.add(_starter([bound.requests[t] for t in transfers]))
                 case Wait(transfers):
                     bound.waits[len(bound.calls)] = transfers

@@ -6,14 +6,15 @@ One channel belongs to a communicator's handle, as an MPI attribute, and is free
 from __future__ import annotations
 
 import atexit
+import os
 import weakref
 from typing import Any
 
 from mpi4py import MPI
 
 from mpicoll.errors import MismatchError, StalledError
-from mpicoll.runtime import awareness
-from mpicoll.runtime.bound import TAGS
+from mpicoll.runtime import awareness, progress
+from mpicoll.runtime.bound import TAGS, Bound
 from mpicoll.runtime.recent import Recent
 from mpicoll.runtime.slot import Slot
 from mpicoll.runtime.waiting import Waiter, cores, wait_limited
@@ -36,7 +37,10 @@ AGREED = (
 
 #: slots that nonblocking calls take in turn: so many can be in flight before one waits for the oldest
 NONBLOCKING = 6
+#: seconds that calls in flight may take when the program ends
+LAST_SECONDS = 1.0
 
+_forked = False
 _keyval: int | None = None
 _live: weakref.WeakSet[Channel] = weakref.WeakSet()
 
@@ -83,9 +87,18 @@ class Channel:
         return tuple(p for p in usable if p == wanted) or usable if wanted else usable
 
     def check(self) -> None:
-        """Refuse a communicator on which a call has stalled."""
+        """Refuse a communicator on which a call has stalled or raised, and one that was forked."""
         if self.broken:
             raise StalledError(f"this communicator cannot be used after: {self.broken}")
+        if _forked:
+            raise RuntimeError(
+                "this process was forked after mpicoll was used; MPI does not survive that: spawn instead"
+            )
+
+    def spoiled(self, bound: Bound, position: int, error: BaseException) -> None:
+        """Note that a call raised: unless its messages all arrived, later ones could be taken for them."""
+        if not bound.settled(position):
+            self.broken = f"{bound.name.format(self.calls)} raised {error!r}"
 
     def exchange(self, mine: Any) -> list[Any]:
         """Return every rank's object; raises StalledError if a rank does not come in time."""
@@ -140,6 +153,7 @@ def channel_of(comm: MPI.Intracomm, rules: str = "") -> Channel:
     if _keyval is None:
         _keyval = MPI.Comm.Create_keyval(None, lambda _comm, _key, channel: channel.free())
         atexit.register(_close_all)
+        os.register_at_fork(after_in_child=_note_fork)
     found = comm.Get_attr(_keyval)
     if found is None:
         found = Channel(comm, rules)
@@ -156,7 +170,15 @@ def _compare(all_settings: list[dict[str, Any]]) -> None:
                 raise MismatchError(f"setting {name!r} is {first[name]!r} on rank 0, {value!r} on rank {rank}")
 
 
+def _note_fork() -> None:
+    global _forked
+    _forked = True
+
+
 def _close_all() -> None:
+    if _forked:
+        return
+    progress.drain(LAST_SECONDS)
     if MPI.Is_initialized() and not MPI.Is_finalized():
         for channel in list(_live):
             channel.close()

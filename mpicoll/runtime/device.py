@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import cupy
@@ -188,6 +188,12 @@ def on_stream(device: int, stream: Any) -> Iterator[int]:
         pointer = address_of(stream)
         with stream if isinstance(stream, cupy.cuda.Stream) else _external(pointer):
             yield pointer
+
+
+def on_device(device: int) -> AbstractContextManager[object]:
+    """Make a device current within a with block."""
+    current: AbstractContextManager[object] = cupy.cuda.Device(device)
+    return current
 
 
 def new_stream(device: int) -> Any:

@@ -200,7 +200,7 @@ def _start(
     side = _side(operands, stream, slot)
     bound = bound_on(side)
     if operands.device < 0:
-        slot.last = Operation(bound, keep=operands, finish=lambda: _unpack(operands), channel=channel)
+        slot.last = Operation(bound, channel, keep=operands, finish=lambda: _unpack(operands))
         return slot.last
     from mpicoll.runtime.device import Handover, on_stream
 
@@ -212,7 +212,7 @@ def _start(
             with on_stream(operands.device, handover):
                 _unpack(operands)
 
-    slot.last = Operation(bound, keep=operands, finish=finish, gate=handover.ready, channel=channel)
+    slot.last = Operation(bound, channel, keep=operands, finish=finish, gate=handover.ready, device=operands.device)
     return slot.last
 
 

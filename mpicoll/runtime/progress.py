@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from mpicoll.runtime.bound import Bound
@@ -17,6 +18,9 @@ from mpicoll.settings import settings
 
 if TYPE_CHECKING:
     from mpicoll.runtime.channel import Channel
+
+#: seconds that the helper thread leaves to others between two looks
+PAUSE = 20e-6
 
 _lock = threading.RLock()
 _active: list[Operation] = []
@@ -33,34 +37,51 @@ class Operation:
     def __init__(
         self,
         bound: Bound,
+        channel: Channel,
+        *,
         keep: object = None,
         finish: Callable[[], object] | None = None,
         gate: Callable[[], bool] | None = None,
-        channel: Channel | None = None,
+        device: int = -1,
     ) -> None:
         """Start it once `gate` says so; `keep` lives until it ends, then `finish` is called."""
         self.bound, self.keep, self.finish, self.gate = bound, keep, finish, gate
-        self.channel = channel
-        self.name = bound.name.format(channel.calls if channel else "")
+        self.channel, self.device = channel, device
+        self.name = bound.name.format(channel.calls)
         self.position = 0
         self.done = False
+        self.error: BaseException | None = None
         with _lock:
             _active.append(self)
-            self.advance()
+            self._advance()
+        self._raise()
+        if settings.progress == "thread" and not self.done:
+            _Helper.wake()
 
     def advance(self) -> bool:
-        """Go on as far as possible without waiting; True if it has ended."""
+        """Go on as far as possible without waiting; True if it has ended.  Raises what it has met."""
         with _lock:
-            if self.done:
-                return True
-            try:
-                if not self._go_on():
-                    return False
-            except BaseException:
-                self._end()
-                raise
-            self._end()
+            ended = self._advance()
+        self._raise()
+        return ended
+
+    def _raise(self) -> None:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+    def _advance(self) -> bool:
+        if self.done:
             return True
+        try:
+            with _current(self.device):
+                if self._go_on():
+                    self._end()
+        except BaseException as error:  # kept for the one who waits for this operation
+            self.error = error
+            self.channel.spoiled(self.bound, self.position, error)
+            self._end(failed=True)
+        return self.done
 
     def _go_on(self) -> bool:
         if self.gate is not None:
@@ -79,7 +100,7 @@ class Operation:
     def wait(self) -> None:
         """Go on until it has ended, advancing all others in between."""
         channel, limit = self.channel, settings.timeout
-        watch = channel.watch if channel else None
+        watch = channel.watch
         place, since = self.position, time.monotonic()
         while not self.advance():
             advance_all()
@@ -94,26 +115,52 @@ class Operation:
 
     def _stall(self, limit: float) -> None:
         """Give up: raise what is known about why nothing goes on."""
-        assert self.channel is not None
         with _lock:
-            _active.remove(self)
-            self.done = True
+            self._end(failed=True)
         what = self.bound.pending(self.position)
         raise self.channel.stalled(f"{self.name}: rank {self.channel.rank}, {what} for {limit:g} s")
 
-    def _end(self) -> None:
-        _active.remove(self)
+    def _end(self, failed: bool = False) -> None:
+        if self in _active:
+            _active.remove(self)
         self.done = True
         finish, self.keep, self.finish = self.finish, None, None
-        if finish is not None:
+        if finish is not None and not failed:
             finish()
+
+
+class _Helper(threading.Thread):
+    """Makes progress while the program does something else; costs it the interpreter's lock now and then."""
+
+    _only: _Helper | None = None
+
+    def __init__(self) -> None:
+        super().__init__(name="mpicoll-progress", daemon=True)
+        self.work = threading.Event()
+
+    @classmethod
+    def wake(cls) -> None:
+        """Go on making progress until nothing is in flight."""
+        if cls._only is None or not cls._only.is_alive():
+            cls._only = cls()
+            cls._only.start()
+        cls._only.work.set()
+
+    def run(self) -> None:
+        """Advance all operations, and sleep while there are none."""
+        while True:
+            self.work.wait()
+            while _active:
+                advance_all()
+                time.sleep(PAUSE)
+            self.work.clear()
 
 
 def advance_all() -> None:
     """Advance all operations in flight."""
     with _lock:
-        for operation in _active:
-            operation.advance()
+        for operation in tuple(_active):
+            operation._advance()
 
 
 def active() -> int:
@@ -121,9 +168,30 @@ def active() -> int:
     return len(_active)
 
 
+def drain(seconds: float) -> None:
+    """Go on for so long, or until nothing is in flight: for the end of a program."""
+    end = time.monotonic() + seconds
+    while _active and time.monotonic() < end:
+        advance_all()
+        os.sched_yield()
+
+
 def run(bound: Bound, channel: Channel) -> None:
     """Run a program to its end; with others in flight, advancing them too."""
     if _active or channel.watch is not None:
-        Operation(bound, channel=channel).wait()
-    else:
+        Operation(bound, channel).wait()
+        return
+    try:
         bound.run()
+    except BaseException as error:
+        channel.spoiled(bound, bound.reached, error)
+        raise
+
+
+def _current(device: int) -> AbstractContextManager[object]:
+    """Make a device current for this thread."""
+    if device < 0:
+        return nullcontext()
+    from mpicoll.runtime.device import on_device
+
+    return on_device(device)

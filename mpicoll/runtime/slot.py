@@ -78,8 +78,9 @@ class Slot:
     def find(self, key: tuple[Any, ...]) -> Bound | None:
         """Return a cached bound plan and mark it as recently used."""
         found = self.bound.get(key)
-        if found is not None:
-            self.bound.move_to_end(key)
+        if found is None or not found.alive:
+            return None
+        self.bound.move_to_end(key)
         return found
 
     def keep(self, key: tuple[Any, ...], bound: Bound) -> None:
