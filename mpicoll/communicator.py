@@ -70,6 +70,16 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
     def _run(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> None:
         """Do a blocking call: the one way from every method to the executor."""
         channel = self._get_channel()
+        channel.take_turn()
+        try:
+            self._do(channel, method, arguments, algorithm, stream)
+        finally:
+            channel.turn.release()
+
+    def _do(
+        self, channel: Channel, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any
+    ) -> None:
+        """Run a remembered call, or decide and remember."""
         buffers, rest = arguments[:2], frozen(arguments[2:])
         where = _where(stream)
         key = (method, *map(state, buffers), algorithm, self._rules, *where, settings.version)
@@ -109,12 +119,15 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         """Read a call and plan it, and ask the other ranks where a setting demands it."""
         channel.calls += 1
 
-        def decide() -> tuple[Operands, Plan]:
+        def decide(limit: int) -> tuple[Operands, Plan]:
             operands = read_call(method, channel.rank, channel.size, arguments, {})
-            return operands, execute.plan_for(operands, channel, algorithm, self._rules)
+            plan = execute.plan_for(operands, channel, algorithm, self._rules, limit)
+            if form == "blocking" and _asked():
+                execute.reserve(plan, operands, channel)
+            return operands, plan
 
         if not _asked():
-            return decide()
+            return decide(settings.scratch_limit)
         operands, plan = agreed(channel, form, method, decide, compare=settings.debug > 0)
         if settings.debug > 1:
             print(f"[mpicoll rank {channel.rank}] {plan}", file=sys.stderr, flush=True)

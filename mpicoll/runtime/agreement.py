@@ -9,6 +9,10 @@ from mpicoll.dispatch.plan import Plan
 from mpicoll.errors import MismatchError
 from mpicoll.runtime.channel import Channel
 from mpicoll.runtime.operands import Operands
+from mpicoll.settings import settings
+
+#: powers of two by which the scratch limit shrinks from one try to the next
+SHRINK = (0, 3, 6, 9)
 
 
 @dataclass(frozen=True)
@@ -55,30 +59,35 @@ class Fingerprint:
 
 
 def agreed(
-    channel: Channel, form: str, method: str, decide: Callable[[], tuple[Operands, Plan]], compare: bool
+    channel: Channel, form: str, method: str, decide: Callable[[int], tuple[Operands, Plan]], compare: bool
 ) -> tuple[Operands, Plan]:
-    """Return what `decide` returns, if all ranks can make the call, and (with `compare`) make the same one.
+    """Return what `decide(scratch limit)` returns, if all ranks can make the call, and (with `compare`) the same one.
+
+    Where memory is short on a rank, all ranks try again with a smaller limit, that is with more segments.
 
     Raises:
         MismatchError: on every rank, if calls differ, or where another rank raised something.
         Exception: what `decide` raises on this rank, once the others know of it.
     """
-    mine: Fingerprint | None = None
-    trouble: Exception | None = None
-    try:
-        operands, plan = decide()
-        mine = Fingerprint.of(form, operands, plan)
-    except Exception as error:
-        trouble = error
-    everyone = channel.exchange((mine, repr(trouble)))
+    for limit in (settings.scratch_limit >> shift for shift in SHRINK):
+        mine: Fingerprint | None = None
+        trouble: Exception | None = None
+        try:
+            operands, plan = decide(limit)
+            mine = Fingerprint.of(form, operands, plan)
+        except Exception as error:
+            trouble = error
+        everyone = channel.exchange((mine, repr(trouble), isinstance(trouble, MemoryError)))
+        if not any(short for _, _, short in everyone):
+            break
     if trouble is not None:
         raise trouble
     name = f"{method.lower()} #{channel.calls}"
-    refused = [f"rank {r} raised {text}" for r, (found, text) in enumerate(everyone) if found is None]
+    refused = [f"rank {r} raised {text}" for r, (found, text, _) in enumerate(everyone) if found is None]
     if refused:
         raise MismatchError(f"{name}: {'; '.join(refused)}")
     if compare:
-        _compare(name, [found for found, _ in everyone])
+        _compare(name, [found for found, _, _ in everyone])
     return operands, plan
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from mpicoll.settings import format_bytes
+
 #: smallest piece, so that small calls never make it grow again
 SMALLEST = 1 << 20
 
@@ -26,7 +28,13 @@ class Arena:
             return False
         wanted = max(SMALLEST, 1 << (nbytes - 1).bit_length() if nbytes < 1 << 26 else nbytes)
         self._retire()
-        self.memory, self.pointer = self._allocate(wanted)
+        self.nbytes = 0
+        try:
+            self.memory, self.pointer = self._allocate(wanted)
+        except MemoryError as error:
+            raise MemoryError(
+                f"no {format_bytes(wanted)} of {self.kind} memory for scratch; lower MPICOLL_SCRATCH_LIMIT ({error})"
+            ) from None
         self.nbytes = wanted
         return True
 

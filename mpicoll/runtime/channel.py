@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 import weakref
 from typing import Any
 
@@ -64,6 +65,7 @@ class Channel:
         self.slots: dict[int, Slot] = {}
         self.started = self.persistent = self.calls = 0
         self.broken = ""
+        self.turn = threading.Lock()
         self.watch = Watch(self) if settings.timeout > 0 else None
         self.most_slots = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) // TAGS
         mine = {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
@@ -95,9 +97,16 @@ class Channel:
                 "this process was forked after mpicoll was used; MPI does not survive that: spawn instead"
             )
 
+    def take_turn(self) -> None:
+        """Refuse a call while another thread (or a user's operator) makes one on this communicator."""
+        if not self.turn.acquire(blocking=False):
+            raise RuntimeError("this communicator is in use by another call; give every thread a duplicate of its own")
+
     def spoiled(self, bound: Bound, position: int, error: BaseException) -> None:
         """Note that a call raised: unless its messages all arrived, later ones could be taken for them."""
-        if not bound.settled(position):
+        if bound.settled(position):
+            bound.free()
+        else:
             self.broken = f"{bound.name.format(self.calls)} raised {error!r}"
 
     def exchange(self, mine: Any) -> list[Any]:

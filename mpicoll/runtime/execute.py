@@ -23,7 +23,9 @@ from mpicoll.schedule.program import Program
 from mpicoll.settings import settings
 
 
-def plan_for(operands: Operands, channel: Channel, algorithm: str | None, rules: str) -> Plan:
+def plan_for(
+    operands: Operands, channel: Channel, algorithm: str | None, rules: str, scratch_limit: int | None = None
+) -> Plan:
     """Return the plan for a call's operands; nothing is sent."""
     device = operands.device >= 0
     facts = Facts(
@@ -37,7 +39,12 @@ def plan_for(operands: Operands, channel: Channel, algorithm: str | None, rules:
         settings.segment_bytes,
         settings.reproducible if operands.row.reducing else "",
     )
-    forced, wanted, tuning, limit = algorithm or "", settings.algorithms, settings.tuning, settings.scratch_limit
+    forced, wanted, tuning, limit = (
+        algorithm or "",
+        settings.algorithms,
+        settings.tuning,
+        scratch_limit or settings.scratch_limit,
+    )
     return make_plan(Key(facts, channel.rank, operands.root, forced, rules, wanted, tuning, limit))
 
 
@@ -86,6 +93,16 @@ def bind_new(plan: Plan, operands: Operands, channel: Channel, stream: int, slot
         combined = len(list(next(iter(made_of.values()), ())))
         bound.add(*(worker.scale(operands.dtype, run, 1 / combined) for run in runs))
     return bound
+
+
+def reserve(plan: Plan, operands: Operands, channel: Channel) -> None:
+    """Make sure of a blocking call's scratch; raises MemoryError."""
+    shape = Shape.of(operands, channel.rank, channel.size)
+    program = program_of(plan, shape, operands.aliased)
+    layout = Layout(shape, program.schedule, program.segments, program.lanes, operands.dtype.itemsize)
+    on_device = operands.device >= 0 and plan.path != "staged"
+    kind, device = ("device", operands.device) if on_device else ("host", -1)
+    channel.slot(0).arena(kind, device, layout.scratch_bytes)
 
 
 _HOST = Host()
