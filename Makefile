@@ -10,6 +10,9 @@ ARGS ?=
 # Limits in seconds for one mpirun: a job that hangs ends, here and in CI.
 BENCH_LIMIT ?= 3600
 TEST_LIMIT ?= 600
+# How long `make fuzz` goes on, and how many calls `make soak` makes.
+MINUTES ?= 10
+CALLS ?= 10000
 
 ifeq ($(filter mpich openmpi,$(MPI)),)
 $(error MPI is '$(MPI)'; it must be mpich or openmpi)
@@ -52,7 +55,7 @@ CUDA_EXTRA = $(if $(driver),$(call cuda_extra,$(driver)))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install bench bench-gpu test test-unit test-mpi test-gpu verify lint type docs ci clean FORCE
+.PHONY: help install bench bench-gpu test test-unit test-mpi test-gpu fuzz soak verify lint type docs ci clean FORCE
 
 help:  ## this list
 	@sed -nE 's/^([a-z%-]+):[^#]*## (.*)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
@@ -81,6 +84,20 @@ test-%: $(READY) FORCE  ## the MPI tests on so many ranks: test-4
 test-gpu: $(READY)  ## the tests marked gpu, in one process and on N ranks
 	$(BIN)/python -m pytest tests/unit -m gpu $(ARGS) </dev/null || [ $$? -eq 5 ]  # 5: there is none
 	$(call ranks,$(N),$(TEST_LIMIT)) -m mpi4py -m pytest --with-mpi -p no:cacheprovider tests/mpi -m gpu $(ARGS) </dev/null
+
+fuzz: $(READY)  ## random calls with new seeds for MINUTES minutes, on 1 to 8 ranks in turn
+	@end=$$(($$(date +%s) + 60 * $(MINUTES))); jobs=0; \
+	while :; do for n in 3 8 2 5 4 7 1; do \
+	  [ $$(date +%s) -lt $$end ] || { echo "fuzz: $$jobs jobs of 300 examples passed"; exit 0; }; \
+	  seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
+	  echo "fuzz: MPICOLL_TEST_SEED=$$seed MPICOLL_TEST_EXAMPLES=300 make test-$$n MPI=$(MPI) ARGS='-k fuzz'"; \
+	  MPICOLL_TEST_SEED=$$seed MPICOLL_TEST_EXAMPLES=300 $(call ranks,$$n,$(TEST_LIMIT)) -m mpi4py -m pytest -q \
+	    --with-mpi -p no:cacheprovider tests/mpi/test_fuzz.py $(ARGS) </dev/null || exit 1; \
+	  jobs=$$((jobs + 1)); \
+	done; done
+
+soak: $(READY)  ## many mixed calls on N ranks: memory and communicators must not grow
+	$(call ranks,$(N),$(BENCH_LIMIT)) bench/soak.py --calls $(CALLS) $(ARGS)
 
 verify: $(READY)  ## prove every registered algorithm right, for every size and root
 	$(BIN)/python -m mpicoll verify
