@@ -1,12 +1,41 @@
 """A second, naive reading of what a schedule means, against which the verifier is held.
 
-It shares no code with mpicoll: a value is a tuple of (rank, block) tokens in operand order, ranks
-take their steps one by one, and a step's messages are exchanged when both sides have come to it.
+It shares no code with mpicoll: a value is the (rank, block) tokens that were combined, in operand
+order; ranks take their steps one by one, and a step's messages are exchanged when both sides have
+come to it.
 """
+
+from typing import NamedTuple
 
 
 class WrongError(Exception):
     """The schedules do not do what the collective promises."""
+
+
+class Value(NamedTuple):
+    """What was combined, in order, and whether one by one from the left."""
+
+    tokens: tuple
+    chained: bool = True
+
+    @property
+    def block(self):
+        """The id of the block that the value is of."""
+        (block,) = {block for _, block in self.tokens}
+        return block
+
+    @staticmethod
+    def of(parts):
+        """Combine values."""
+        single = all(len(part.tokens) == 1 for part in parts[1:])
+        return Value(tuple(token for part in parts for token in part.tokens), parts[0].chained and single)
+
+
+class Found(NamedTuple):
+    """What holds of all results."""
+
+    ordered: bool
+    left_fold: bool
 
 
 def definition(name, size, root, blocks, rank):
@@ -43,7 +72,7 @@ def inputs(name, size, root, blocks, rank):
 
 
 def interpret(name, schedules, root=0):
-    """Run schedules and return True if all results are in rank order; raises WrongError."""
+    """Run schedules and tell in which order results were combined; raises WrongError."""
     size, blocks = len(schedules), schedules[0].blocks
     ranks = [_Rank(r, s, name, inputs(name, size, root, blocks, r)) for r, s in enumerate(schedules)]
     posts = {}
@@ -52,25 +81,25 @@ def interpret(name, schedules, root=0):
             raise WrongError("deadlock")
     if any(queue for queue in posts.values()):
         raise WrongError("a message was never matched")
-    return all([_check(rank, name, size, root, blocks) for rank in ranks])
+    results = [value for rank in ranks for value in _results(rank, name, size, root, blocks)]
+    ordered = all(list(value.tokens) == sorted(value.tokens) for value in results)
+    return Found(ordered, ordered and all(value.chained for value in results))
 
 
-def _check(rank, name, size, root, blocks):
+def _results(rank, name, size, root, blocks):
     wanted = definition(name, size, root, blocks, rank.number)
     got = {cell: value for (buffer, cell), value in rank.memory.items() if buffer == "output"}
     if name == "bcast" and rank.number == root:
         wanted = {b: wanted[b] for b in got}  # the root has it already
     if set(got) != set(wanted):
         raise WrongError(f"rank {rank.number} has output blocks {sorted(got)}, not {sorted(wanted)}")
-    ordered = True
     for block, tokens in wanted.items():
-        found = list(got[block])
+        found = got[block].tokens
         if name == "barrier":  # no elements: being combined twice does no harm
-            found = list(dict.fromkeys(found))
+            found = set(found)
         if sorted(found) != tokens:
             raise WrongError(f"rank {rank.number}: block {block} is {found}")
-        ordered = ordered and found == tokens
-    return ordered
+        yield got[block]
 
 
 class _Rank:
@@ -79,7 +108,7 @@ class _Rank:
         self.shared = name == "bcast"
         self.sized = schedule.scratch
         buffer = "output" if self.shared else "input"
-        self.memory = {(buffer, b): ((number, b),) for b in ids}
+        self.memory = {(buffer, b): Value(((number, b),)) for b in ids}
         self.place, self.waits = 0, None
 
     @property
@@ -134,13 +163,13 @@ class _Rank:
         if any(len(column) != len(targets) for column in columns):
             raise WrongError(f"rank {self.number}: lengths differ")
         for target, *values in zip(targets, *columns, strict=True):
-            if len({blocks_of(v) for v in values}) > 1:
+            if len({value.block for value in values}) > 1:
                 raise WrongError(f"rank {self.number}: combines different blocks")
-            self.store(target, tuple(token for value in values for token in value))
+            self.store(target, Value.of(values))
 
     def store(self, cell, value):
-        if blocks_of(value) != self.size_of(*cell):
-            raise WrongError(f"rank {self.number}: block {blocks_of(value)} put into {cell}")
+        if value.block != self.size_of(*cell):
+            raise WrongError(f"rank {self.number}: block {value.block} put into {cell}")
         self.memory[cell] = value
 
     def read(self, cell):
@@ -160,12 +189,6 @@ class _Rank:
         if buffer == "scratch" and cell >= len(self.sized):
             raise WrongError(f"rank {self.number}: no scratch cell {cell}")
         return self.sized[cell] if buffer == "scratch" else cell
-
-
-def blocks_of(value):
-    """The id of the block that a value is of."""
-    (block,) = {block for _, block in value}
-    return block
 
 
 def _exchange(sent, got):

@@ -58,15 +58,21 @@ def test_is_proven_right(card):
 @pytest.mark.slow
 def test_a_second_reading_finds_the_same_results_and_order(card):
     for (size, root), proof in proofs(card).items():
-        ordered = interpret(card.collective, card.schedules(size, root), root)
+        found = interpret(card.collective, card.schedules(size, root), root)
         if card.row.reducing:
-            assert ordered == proof.ordered, f"size {size}, root {root}"
+            assert found == (proof.ordered, proof.left_fold), f"size {size}, root {root}"
 
 
 @pytest.mark.slow
 def test_ordered_is_claimed_exactly_where_it_is_proven(card):
     proven = all(proof.ordered for (size, _), proof in proofs(card).items() if size in CLAIMED)
     assert card.ordered == (card.row.reducing and proven)
+
+
+@pytest.mark.slow
+def test_a_left_fold_is_claimed_exactly_where_it_is_proven(card):
+    proven = all(proof.left_fold for (size, _), proof in proofs(card).items() if size in CLAIMED)
+    assert card.left_fold == (card.row.reducing and proven)
 
 
 @pytest.mark.slow

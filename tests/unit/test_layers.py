@@ -130,6 +130,7 @@ DIVIDES = {
     ("analysis/draw.py", "_cell"): "takes an id of alltoall apart, which is source*size+target",
     ("dispatch/select.py", "_best_segments"): "a number of segments",
     ("runtime/operands.py", "blocks"): "refuses a count that is no multiple",
+    ("functional.py", "_divided"): "refuses a shape that is no multiple",
 }
 
 
@@ -172,7 +173,8 @@ def test_errors_are_of_builtin_kinds_that_callers_know():
         "ScheduleError": ValueError,
         "UnsupportedError": NotImplementedError,
         "MismatchError": RuntimeError,
+        "StalledError": TimeoutError,
     }
     for name, kind in kinds.items():
         assert issubclass(getattr(mpicoll, name), kind)
-    assert set(mpicoll.errors.__all__) <= set(mpicoll.__all__)
+    assert set(mpicoll.errors.__all__) == set(kinds)

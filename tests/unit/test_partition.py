@@ -40,5 +40,23 @@ def test_parts_lie_one_after_the_other(count, parts):
     assert [0, *ends] == [*starts, count]
 
 
+@pytest.mark.parametrize(
+    ("count", "parts", "grain", "expected"),
+    [(16, 2, 4, (8, 8)), (12, 2, 4, (8, 4)), (7, 3, 4, (4, 0, 3)), (3, 2, 4, (0, 3)), (9, 2, 1, (5, 4))],
+)
+def test_parts_of_whole_grains(count, parts, grain, expected):
+    assert split(count, parts, grain) == expected
+
+
+@given(COUNTS, PARTS, st.integers(1, 64))
+def test_parts_start_at_grains_and_the_last_takes_what_is_left(count, parts, grain):
+    counts = split(count, parts, grain)
+    assert len(counts) == parts
+    assert sum(counts) == count
+    assert all(start % grain == 0 for start in offsets(counts))
+    whole = [*counts[:-1], counts[-1] - count % grain]
+    assert whole == [one * grain for one in split(count // grain, parts)]
+
+
 def test_nothing_has_no_offsets():
     assert offsets(()) == ()

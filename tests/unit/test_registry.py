@@ -111,6 +111,13 @@ def test_a_false_claim_of_order_is_refused():
         mpicoll.algorithm("allreduce", ordered=True)(descending)
 
 
+def test_a_false_claim_of_a_left_fold_is_refused():
+    doubling = get("allreduce", "recursive_doubling").function
+    with pytest.raises(ScheduleError, match=r"allreduce\.mine, size 4: claims to combine from left to right"):
+        mpicoll.algorithm("allreduce", name="mine", left_fold=True)(doubling)
+    mpicoll.algorithm("allreduce", name="mine", ordered=True)(doubling)
+
+
 def test_an_allreduce_whose_ranks_would_differ_in_bits_is_refused():
     with pytest.raises(ScheduleError, match=r"allreduce\.exchange, size 2: .*different bits"):
         registry.verify_algorithm(registry.Algorithm("exchange", "allreduce", exchange, "", ""), [1, 2])
@@ -217,10 +224,10 @@ def test_a_smallest_number_of_ranks():
 def calls(card):
     """Every kind of call that can be made of a collective: ranks, and facts about operator and counts."""
     commutative = (True, False) if card.row.reducing else (True,)
+    fold = (False, True) if card.row.reducing else (False,)
     known = (True, False) if card.collective in ("gather", "scatter", "alltoall") else (True,)
-    for size in range(1, 10):
-        for c, k in itertools.product(commutative, known):
-            yield size, {"commutative": c, "counts_known": k}
+    for size, c, f, k in itertools.product(range(1, 10), commutative, fold, known):
+        yield size, {"commutative": c, "left_fold": f, "counts_known": k}
 
 
 def test_forced_it_serves_or_says_why_not_and_what_would(card):
@@ -238,7 +245,8 @@ def test_forced_it_serves_or_says_why_not_and_what_would(card):
 
 
 def test_what_it_refuses_is_declared_in_words(card):
-    refuses = any(card.refuses(size, **facts) for size, facts in calls(card))
+    asked = [(size, facts) for size, facts in calls(card) if not facts["left_fold"]]  # only where a setting asks
+    refuses = any(card.refuses(size, **facts) for size, facts in asked)
     assert refuses == bool(card.restrictions())
 
 

@@ -176,6 +176,41 @@ def test_counts_that_not_all_ranks_know_need_algorithms_that_do_not_forward(name
         mpicoll.plan(name, size=8, nbytes=None, algorithm=forwarding)
 
 
+@pytest.mark.parametrize("kind", ["runs", "ranks"])
+@pytest.mark.parametrize("collective", [name for name, row in COLLECTIVES.items() if row.reducing])
+def test_what_must_be_reproducible_is_pinned(collective, kind, table):
+    """One algorithm, uncut, for vectors of every size, whatever a tuner measured."""
+    measured = table(f"{collective}:0-1M:linear; {collective}:recursive_doubling/4; {collective}:ring/8")
+    for size in (1, 2, 5, 8):
+        found = set()
+        for nbytes in (8, 1000, 1 << 20, 1 << 28):
+            facts = Facts(collective, size, nbytes, reproducible=kind)
+            choice, why = choose(facts, tuning=measured)
+            assert f"the setting reproducible='{kind}'" in why
+            found.add((choice.algorithm, choice.segments, choice.path))
+        ((algorithm, segments, _),) = found
+        assert segments == 1
+        assert get(collective, algorithm).left_fold or kind == "runs"
+
+
+def test_forced_and_not_reproducible_is_an_error():
+    facts = Facts("allreduce", 4, 1000, reproducible="ranks")
+    message = r"'recursive_doubling' does not combine ranks from left to right.*; usable: linear, one_shot, two_shot"
+    with pytest.raises(UnsupportedError, match=message):
+        choose(facts, call="recursive_doubling")
+    assert choose(facts, call="two_shot")[0].algorithm == "two_shot"
+    assert choose(Facts("allreduce", 4, 1000, reproducible="runs"), call="ring/2")[0].segments == 2
+
+
+def test_the_setting_counts_for_reductions_only():
+    before = mpicoll.plan("allgather", size=4, nbytes=1000)
+    with mpicoll.override(reproducible="ranks"):
+        assert mpicoll.plan("allgather", size=4, nbytes=1000) is before
+        plan = mpicoll.plan("allreduce", size=4, nbytes=1000)
+    assert "the setting reproducible='ranks'" in plan.reason
+    assert "does not combine ranks from left to right" in str(plan)
+
+
 def test_long_vectors_are_not_sent_as_often_as_there_are_ranks():
     """Of what the model must know: bandwidth decides for long vectors, latency for short ones."""
     for collective, wasteful in [("allreduce", "one_shot"), ("bcast", "linear"), ("reduce", "linear")]:
