@@ -20,6 +20,7 @@ TEXTS = {
     "timeout": ("2.5", 2.5, "soon"),
     "errors": ("agree", "agree", "disagree"),
     "reproducible": ("ranks", "ranks", "always"),
+    "progress": ("thread", "thread", "fast"),
     "plan_cache": ("16", 16, "1e3"),
     "yield_wait": ("no", False, "perhaps"),
     "prepare": ("0", False, "2"),
