@@ -1,0 +1,387 @@
+"""Ranks that disagree: told on every rank, by the same text, and nothing is lost."""
+
+import time
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import mpicoll
+from mpi.calling import Case, check
+from mpicoll.runtime.waiting import cores
+
+SIZE = MPI.COMM_WORLD.Get_size()
+RANK = MPI.COMM_WORLD.Get_rank()
+#: the rank that does something else
+ODD = SIZE - 1
+#: seconds without progress after which a call gives up, and what it may take beyond them
+LIMIT, BEYOND = 1.0, 1.0 if cores() >= SIZE else 2.0
+
+pytestmark = pytest.mark.mpi(min_size=2)
+everybody = MPI.COMM_WORLD
+
+
+@pytest.fixture
+def comm():
+    """A communicator that has done nothing yet."""
+    made = mpicoll.Communicator(everybody.Dup())
+    yield made
+    made.Free()
+
+
+def raised(call):
+    """Return what a call raises, None if nothing, and how long it took."""
+    begin = time.monotonic()
+    try:
+        call()
+    except Exception as error:
+        return error, time.monotonic() - begin
+    return None, time.monotonic() - begin
+
+
+def on_all(error):
+    """Return every rank's error as (type, text)."""
+    return everybody.allgather((type(error).__name__, str(error)))
+
+
+def zeros(count=4, dtype="f8"):
+    return np.zeros(count, dtype)
+
+
+def plain(comm):
+    return comm.Allreduce(np.ones(4), zeros(), algorithm="ring/1")
+
+
+#: what differs -> what all ranks call but the last; what that one calls; what the text must have
+DIFFERENT = {
+    "count": (plain, lambda c: c.Allreduce(np.ones(5), zeros(5), algorithm="ring/1"), "count 4 and 5"),
+    "dtype": (
+        plain,
+        lambda c: c.Allreduce(np.ones(4, "f4"), zeros(4, "f4"), algorithm="ring/1"),
+        "dtype float64 and float32",
+    ),
+    "op": (plain, lambda c: c.Allreduce(np.ones(4), zeros(), MPI.MAX, algorithm="ring/1"), "op SUM and MAX"),
+    "root": (lambda c: c.Bcast(zeros(), 0), lambda c: c.Bcast(zeros(), 1), "root 0 and 1"),
+    "collective": (
+        lambda c: c.Scan(np.ones(4), zeros()),
+        lambda c: c.Exscan(np.ones(4), zeros()),
+        "collective scan and exscan",
+    ),
+    "algorithm": (
+        plain,
+        lambda c: c.Allreduce(np.ones(4), zeros(), algorithm="binomial/1"),
+        "algorithm ring/1@host and binomial/1@host",
+    ),
+    "segments": (
+        plain,
+        lambda c: c.Allreduce(np.ones(4), zeros(), algorithm="ring/2"),
+        "algorithm ring/1@host and ring/2@host",
+    ),
+    "form": (
+        plain,
+        lambda c: c.Iallreduce(np.ones(4), zeros(), algorithm="ring/1").Wait(),
+        "form blocking and nonblocking",
+    ),
+    "persistent": (
+        lambda c: c.Bcast_init(zeros(), 0).Free(),
+        lambda c: c.Ibcast(zeros(), 0).Wait(),
+        "form persistent and nonblocking",
+    ),
+}
+
+
+@pytest.mark.parametrize("field", DIFFERENT)
+def test_calls_that_differ(comm, field):
+    """The same MismatchError everywhere; then the communicator works."""
+    usual, odd, text = DIFFERENT[field]
+    with mpicoll.override(debug=1):
+        for turn in range(2):
+            error, _ = raised(lambda: (odd if RANK == ODD else usual)(comm))
+            told = on_all(error)
+            assert len(set(told)) == 1, told
+            assert told[0][0] == "MismatchError"
+            assert text in str(error)
+            assert f"ranks unlike rank 0: [{ODD}]" in str(error)
+            assert f"#{2 * turn + 1}" in str(error)
+            check(comm, Case("Allreduce"))
+    check(comm, Case("Allgather"))
+
+
+def test_all_ranks_that_differ_are_named(comm):
+    with mpicoll.override(debug=1):
+        error, _ = raised(lambda: comm.Bcast(zeros(4 if RANK == 0 else 7)))
+    assert f"ranks unlike rank 0: {list(range(1, SIZE))}" in str(error)
+    assert len(set(on_all(error))) == 1
+
+
+@pytest.mark.parametrize("form", ["Allreduce", "Iallreduce", "Allreduce_init"])
+def test_equal_calls_pass(comm, form):
+    with mpicoll.override(debug=1):
+        for _ in range(3):
+            y = zeros()
+            request = getattr(comm, form)(np.ones(4), y)
+            if request is not None:
+                request.Start() if form.endswith("_init") else None
+                request.Wait()
+            assert (y == SIZE).all()
+
+
+def test_calls_whose_arguments_may_differ_pass(comm):
+    """Counts of v-variants, buffers that MPI ignores, and spellings."""
+    counts = [r + 1 for r in range(SIZE)]
+    with mpicoll.override(debug=1):
+        check(comm, Case("Gatherv", pattern="uneven"))
+        check(comm, Case("Alltoallv", pattern="uneven"))
+        comm.Gather(zeros(), zeros(4 * SIZE) if RANK == 0 else None)
+        comm.Allgatherv(np.full(RANK + 1, RANK), [zeros(sum(counts), "i8"), counts])
+        x = zeros()
+        comm.Allreduce(MPI.IN_PLACE if RANK else x, x)
+        comm.Bcast([zeros(9), 4] if RANK else zeros())
+
+
+@pytest.mark.parametrize("name", ["debug", "errors"])
+@pytest.mark.parametrize("form", ["blocking", "nonblocking", "persistent"])
+def test_what_one_rank_raises_all_raise(comm, name, form):
+    method = {"blocking": "Allreduce", "nonblocking": "Iallreduce", "persistent": "Allreduce_init"}[form]
+    value = {"debug": 1, "errors": "agree"}[name]
+    with mpicoll.override(**{name: value}):
+        error, _ = raised(lambda: getattr(comm, method)(np.ones(4), zeros(5 if RANK == ODD else 4)))
+        own = "allreduce: recvbuf has 5 elements, sendbuf has 4"
+        if RANK == ODD:
+            assert type(error) is ValueError
+            assert str(error) == own
+        else:
+            assert isinstance(error, mpicoll.MismatchError)
+            assert f"rank {ODD} raised" in str(error)
+            assert own in str(error)
+        check(comm, Case("Allreduce"))
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda c: c.Bcast(zeros(), SIZE),
+        lambda c: c.Bcast(np.array([object()])),
+        lambda c: c.Bcast("text"),
+        lambda c: c.Bcast(zeros(), algorithm="nothing"),
+        lambda c: c.Bcast([zeros(), 5]),
+        lambda c: c.Allreduce(zeros(), zeros(), "sum"),
+        lambda c: c.Allreduce(zeros(), zeros(4, "f4")),
+    ],
+)
+def test_any_mistake_is_everybodys(comm, mistake):
+    """With errors="agree"; each mistake on one rank, and on all but one."""
+    with mpicoll.override(errors="agree"):
+        for wrong in (RANK == ODD, RANK != ODD):
+            error, _ = raised(lambda: mistake(comm) if wrong else comm.Bcast(zeros()))  # noqa: B023
+            assert error is not None
+            assert isinstance(error, mpicoll.MismatchError) is not wrong
+            check(comm, Case("Allreduce"))
+
+
+@pytest.mark.parametrize("setting", [{"errors": "agree"}, {"debug": 1}])
+def test_a_call_that_finds_counts_is_compared_too(comm, setting):
+    """Reduce_scatter without recvcounts, and with something wrong, on one rank; the others call Bcast."""
+    with mpicoll.override(**setting):
+        error, _ = raised(lambda: comm.Reduce_scatter(zeros(SIZE), "text") if RANK == ODD else comm.Bcast(zeros()))
+        told = on_all(error)
+        assert all(kind != "NoneType" for kind, _ in told), told
+        check(comm, Case("Allreduce"))
+
+
+#: setting -> a value that is not the default
+SETTINGS = {
+    "algorithms": "allreduce:ring",
+    "tuning": "no-such-file",
+    "segment_bytes": 4096,
+    "scratch_limit": 1 << 20,
+    "cuda_aware": True,
+    "path": "staged",
+    "reproducible": "runs",
+    "errors": "agree",
+    "debug": 1,
+    "timeout": 30.0,
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_that_differ(comm, name):
+    """Found at the first call on every rank, by the same text; the next call may be the first."""
+    default = getattr(mpicoll.settings, name)
+    other = SETTINGS[name]
+    with mpicoll.override(**{name: other if RANK == ODD else default}):
+        error, _ = raised(lambda: comm.Bcast(zeros()))
+    told = on_all(error)
+    assert len(set(told)) == 1, told
+    assert told[0] == ("MismatchError", f"setting {name!r} is {default!r} on rank 0, {other!r} on rank {ODD}")
+    check(comm, Case("Allreduce"))
+
+
+def test_rules_that_differ():
+    made = mpicoll.Communicator(everybody.Dup(), algorithms="allreduce:ring" if RANK == ODD else None)
+    error, _ = raised(made.Barrier)
+    assert isinstance(error, mpicoll.MismatchError)
+    assert len(set(on_all(error))) == 1
+    made.Free()
+
+
+class Stall:
+    """A job of its own for every call that some ranks do not make: errors, times, and what works afterwards."""
+
+    def __init__(self, call, odd, warm=True):
+        """All ranks make a call; rank ODD makes another."""
+        with mpicoll.override(timeout=LIMIT):
+            self.comm = mpicoll.Communicator(everybody.Dup())
+            if warm:
+                check(self.comm, Case("Allreduce"))
+            else:
+                self.comm._get_channel()
+            everybody.Barrier()
+            self.error, self.seconds = raised(lambda: (odd if RANK == ODD else call)(self.comm))
+            self.errors = everybody.allgather(self.error and str(self.error))
+
+    def used_again(self):
+        """Return what the next call raises."""
+        with mpicoll.override(timeout=LIMIT):
+            error, _ = raised(lambda: self.comm.Bcast(zeros()))
+        everybody.Barrier()
+        return error
+
+
+def nothing(comm):
+    return None
+
+
+def work(form, algorithm="ring"):
+    def call(comm):
+        request = getattr(comm, form)(np.ones(40), zeros(40), algorithm=algorithm)
+        if form.endswith("_init"):
+            request.Start()
+        if request is not None:
+            request.Wait()
+
+    return call
+
+
+@pytest.mark.parametrize("form", ["Allreduce", "Iallreduce", "Allreduce_init"])
+@pytest.mark.parametrize("algorithm", ["ring", "recursive_doubling", "binomial"])
+def test_a_call_that_one_rank_skips(form, algorithm):
+    """Every rank that waits says what it waits for and who is missing, in time."""
+    if form != "Allreduce" and algorithm != "ring":
+        return
+    name = algorithm if mpicoll.algorithms("allreduce")["allreduce"].count(algorithm) else "ring"
+    stall = Stall(work(form, name), nothing)
+    if RANK == ODD:
+        assert stall.error is None
+    else:
+        assert isinstance(stall.error, mpicoll.StalledError), stall.errors
+        text = str(stall.error)
+        assert text.startswith(f"allreduce #2 '{name}': rank {RANK}, step "), text
+        assert " waiting for block " in text or " waiting to send block " in text
+        assert " rank " in text.split("waiting", 1)[1]
+        assert text.endswith(f"; not arrived: rank {ODD}"), text
+        assert LIMIT <= stall.seconds <= LIMIT + BEYOND
+    again = stall.used_again()
+    assert isinstance(again, mpicoll.StalledError)
+    if RANK != ODD:
+        assert str(again).startswith("this communicator cannot be used after: allreduce #2 ")
+    check(mpicoll.Communicator(everybody), Case("Allreduce"))
+    stall.comm.Free()
+
+
+@pytest.mark.mpi(min_size=3)
+def test_another_collective_on_one_rank():
+    """Ranks that wait give up in time; some may have been served by the wrong call."""
+    stall = Stall(work("Allreduce"), lambda c: c.Barrier(algorithm="dissemination"))
+    kinds = everybody.allgather((type(stall.error).__name__, stall.seconds))
+    assert any(kind == "StalledError" for kind, _ in kinds), kinds
+    assert all(seconds <= LIMIT + BEYOND for _, seconds in kinds), kinds
+    check(mpicoll.Communicator(everybody), Case("Allreduce"))
+    stall.comm.Free()
+
+
+def test_ranks_that_come_late_know_who_came():
+    """A rank that gives up first still counts as one that came, when the next one gives up."""
+    if SIZE < 3:
+        return
+    late = LIMIT * 0.7
+
+    def call(comm):
+        time.sleep(late if RANK == 1 else 0)
+        comm.Allreduce(np.ones(40), zeros(40), algorithm="ring")
+
+    stall = Stall(call, nothing)
+    if RANK != ODD:
+        assert str(stall.error).endswith(f"; not arrived: rank {ODD}"), stall.errors
+    stall.comm.Free()
+
+
+def test_a_rank_that_is_only_slow_is_waited_for():
+    """Half the limit late: nothing is raised, whatever the form."""
+
+    def call(comm):
+        for form in ("Allreduce", "Iallreduce"):
+            time.sleep(LIMIT / 2 if RANK == ODD else 0)
+            work(form)(comm)
+
+    stall = Stall(call, call)
+    assert stall.errors == [None] * SIZE
+    check(stall.comm, Case("Allgather"))
+    stall.comm.Free()
+
+
+@pytest.mark.parametrize("setting", [{"debug": 1}, {"errors": "agree"}])
+def test_asking_has_the_limit_too(setting):
+    """What compares calls does not wait for ever for a rank that makes none."""
+    with mpicoll.override(**setting):
+        stall = Stall(work("Allreduce"), nothing)
+    if RANK != ODD:
+        assert isinstance(stall.error, mpicoll.StalledError), stall.errors
+        assert f"not arrived: rank {ODD}" in str(stall.error)
+        assert stall.seconds <= LIMIT + BEYOND
+    stall.comm.Free()
+
+
+def test_finding_counts_has_the_limit_too():
+    """Reduce_scatter without recvcounts asks for them first."""
+    stall = Stall(lambda c: c.Reduce_scatter(np.ones(SIZE), zeros(1)), nothing)
+    if RANK != ODD:
+        assert isinstance(stall.error, mpicoll.StalledError), stall.errors
+        assert stall.seconds <= LIMIT + BEYOND
+    stall.comm.Free()
+
+
+def test_functions_that_find_counts_have_the_limit_too():
+    stall = Stall(lambda c: mpicoll.allgatherv(np.ones(RANK + 1), comm=c), nothing)
+    if RANK != ODD:
+        assert isinstance(stall.error, mpicoll.StalledError), stall.errors
+        assert stall.seconds <= LIMIT + BEYOND
+    stall.comm.Free()
+
+
+def test_polling_has_the_limit_too():
+    """A request that is only ever tested."""
+
+    def call(comm):
+        request = comm.Iallreduce(np.ones(40), zeros(40), algorithm="ring")
+        end = time.monotonic() + 4 * LIMIT
+        while not request.Test() and time.monotonic() < end:
+            time.sleep(0.001)
+
+    stall = Stall(call, nothing)
+    if RANK != ODD:
+        assert isinstance(stall.error, mpicoll.StalledError), stall.errors
+        assert stall.seconds <= LIMIT + BEYOND
+    stall.comm.Free()
+
+
+def test_waiting_for_several_has_the_limit_too():
+    def call(comm):
+        requests = [comm.Iallreduce(np.ones(40), zeros(40), algorithm="ring") for _ in range(2)]
+        requests[0].Waitall(requests)
+
+    stall = Stall(call, nothing)
+    if RANK != ODD:
+        assert isinstance(stall.error, mpicoll.StalledError), stall.errors
+        assert stall.seconds <= LIMIT + BEYOND
+    stall.comm.Free()
