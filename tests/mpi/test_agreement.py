@@ -366,26 +366,11 @@ def test_functions_that_find_counts_have_the_limit_too():
     stall.comm.Free()
 
 
-def test_polling_has_the_limit_too():
-    """A request that is only ever tested."""
-
-    def call(comm):
-        request = comm.Iallreduce(np.ones(40), zeros(40), algorithm="ring")
-        end = time.monotonic() + 4 * LIMIT
-        while not request.Test() and time.monotonic() < end:
-            time.sleep(0.001)
-
-    stall = Stall(call, nothing)
-    if RANK != ODD:
-        assert isinstance(stall.error, mpicoll.StalledError), stall.errors
-        assert stall.seconds <= LIMIT + BEYOND
-    stall.comm.Free()
-
-
-def test_waiting_for_several_has_the_limit_too():
+@pytest.mark.parametrize("name", ["Waitall", "Waitany"])
+def test_waiting_for_several_has_the_limit_too(name):
     def call(comm):
         requests = [comm.Iallreduce(np.ones(40), zeros(40), algorithm="ring") for _ in range(2)]
-        requests[0].Waitall(requests)
+        getattr(requests[0], name)(requests)
 
     stall = Stall(call, nothing)
     if RANK != ODD:
