@@ -113,7 +113,9 @@ def combined(recipe: Recipe, ranks: tuple[int, ...], iteration: int) -> Array:
     if dtype.name == "bfloat16":  # NumPy's own functions do not know it; its numbers are exact in float32
         parts = [part.astype("f4") for part in parts]
     total = functools.reduce(REDUCTIONS[recipe.redop][0], parts)
-    return (total / recipe.size if recipe.redop == "AVG" else total).astype(dtype)
+    if recipe.redop == "AVG":  # of complex numbers by parts, for NumPy's division multiplies by an inverse
+        total = (total.view(total.real.dtype) / len(ranks)).view(total.dtype)
+    return total.astype(dtype)
 
 
 def repeated(xp: Any, period: Array, start: int, count: int) -> Any:
@@ -132,19 +134,19 @@ def _turn(recipe: Recipe, index: Array, rank: int, iteration: int, modulus: int)
     return (index + rank + iteration) % modulus
 
 
-def _modulus(recipe: Recipe) -> int:
-    """Return the largest prime such that results are exact."""
+def _modulus(recipe: Recipe, parts: int) -> int:
+    """Return the largest prime of which so many parts are exact together; 1 if there is none."""
     dtype = dtype_named(recipe.dtype)
     if dtype.kind in "iu":  # sums wrap around, in the expected result too
         most = int(np.iinfo(dtype).max)
     else:
         bits = 8 if dtype.name == "bfloat16" else np.finfo(dtype).nmant + 1
-        most = (1 << bits) // {"SUM": recipe.size, "AVG": recipe.size**2}.get(recipe.redop, 1)
-    return max((prime for prime in _PRIMES if prime <= most), default=2)
+        most = (1 << bits) // parts
+    return max((prime for prime in _PRIMES if prime <= most), default=1)
 
 
 def _whole(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:
-    dtype, modulus = dtype_named(recipe.dtype), _modulus(recipe)
+    dtype, modulus = dtype_named(recipe.dtype), _modulus(recipe, recipe.size if recipe.redop == "SUM" else 1)
     shift = 0 if dtype.kind == "u" else modulus // 2
     numbers = _linear(index, rank, iteration, modulus) - shift
     if dtype.kind == "c":
@@ -152,9 +154,13 @@ def _whole(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:
     return numbers
 
 
-def _multiples(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:
-    """Multiples of the number of ranks, so that the mean is whole."""
-    return recipe.size * _whole(recipe, index, rank, iteration)
+def _odds(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:
+    """Numbers a(2r + 1) + b, whose mean over ranks 0 to r is a(r + 1) + b, a whole number."""
+    a = _linear(index, 0, iteration, _modulus(recipe, 2 * recipe.size**2))
+    modulus = _modulus(recipe, 2 * recipe.size)
+    b = _linear(index, 1, iteration, modulus) - modulus // 2
+    numbers = a * (2 * rank + 1) + b
+    return numbers + 1j * numbers[::-1] if dtype_named(recipe.dtype).kind == "c" else numbers
 
 
 def _factors(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:
@@ -197,5 +203,5 @@ _MAKERS: dict[str, Callable[[Recipe, Array, int, int], Array]] = {
     "LXOR": _flags,
     "BAND": _all_but_one_bit,
     "BOR": _bit,
-    "AVG": _multiples,
+    "AVG": _odds,
 }
