@@ -11,16 +11,15 @@ import importlib
 import json
 import time
 
-import mpicoll
-from mpicoll.runtime.environment import local_rank
-
 import cupy as cp
 import numpy as np
 from cupy.cuda import nccl
 from mpi4py import MPI
 
+import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import MODELS
+from mpicoll.runtime.environment import local_rank
 
 plans = importlib.import_module("mpicoll.dispatch.plan")
 WORLD = MPI.COMM_WORLD
@@ -131,7 +130,7 @@ class Sweep:
         row = {"collective": name, "nbytes": nbytes, "nccl": self.median(theirs, iterations), "ours": {}}
         for choice, lanes in self.choices(name, nbytes):
             plans.LANES = lanes
-            plans.make_plan.cache_clear()
+            plans._planned.cache_clear()
             self.comm._get_channel().recent.calls.clear()
             row["ours"][f"{choice}+{lanes}"] = self.median(lambda choice=choice: ours(choice), iterations, 2)
         return row
@@ -156,7 +155,8 @@ def main():
                 row = rows[-1]
                 best = min(row["ours"], key=row["ours"].get)
                 took = row["ours"][best]
-                print(f"{name:15}{nbytes:>11}  NCCL {row['nccl']:9.1f}  x{row['nccl'] / took:.2f}  {best} {took:.1f}", flush=True)
+                ratio = row["nccl"] / took
+                print(f"{name:15}{nbytes:>11}  NCCL {row['nccl']:9.1f}  x{ratio:.2f}  {best} {took:.1f}", flush=True)
     if sweep.rank == 0:
         with open(options.json, "w") as file:  # noqa: PTH123
             json.dump(rows, file)

@@ -16,12 +16,11 @@ from mpicoll.errors import MismatchError, ScheduleError, StalledError, Unsupport
 from mpicoll.runtime.environment import prepare as _prepare
 from mpicoll.schedule.collectives import collective as _collective
 from mpicoll.settings import override, settings
+from mpicoll.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from mpicoll.communicator import Communicator
     from mpicoll.runtime.ops import AVG, Op
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AVG",
@@ -60,7 +59,7 @@ _FUNCTIONS = (
     "scatter",
 )
 
-if settings.prepare:
+if settings.prepare is not False:
     _prepare()
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import count
 from typing import Any
 
@@ -25,7 +26,7 @@ def parse_bytes(text: str | int) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if not match:
         raise ValueError(f"{text!r} is not a number of bytes such as 65536, 64K or 2M")
-    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+    return int(Decimal(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
 def format_bytes(number: int) -> str:
@@ -43,6 +44,13 @@ def _yes_no_auto(text: str) -> bool | None:
     if text.lower() not in words:
         raise ValueError(f"{text!r} is none of yes, no, auto")
     return words[text.lower()]
+
+
+def _positive_bytes(text: str | int) -> int:
+    number = parse_bytes(text)
+    if number < 1:
+        raise ValueError(f"{text!r} is not at least 1 byte")
+    return number
 
 
 def _bytes_or_auto(text: str | int) -> int:
@@ -88,7 +96,7 @@ TABLE: dict[str, Setting] = {
         Setting("algorithms", "", str, "rules before tuning table and cost model, such as `allreduce:0-64K:ring`"),
         Setting("tuning", "", str, "file with a tuning table; the packaged one if empty"),
         Setting("segment_bytes", 0, _bytes_or_auto, "size of a segment of a block; `auto`: the cost model chooses"),
-        Setting("scratch_limit", 1 << 28, parse_bytes, "most bytes of scratch that one call may use at a time"),
+        Setting("scratch_limit", 1 << 28, _positive_bytes, "most bytes of scratch that one call may use at a time"),
         Setting("cuda_aware", None, _yes_no_auto, "`yes` or `no` overrides what was found out about the MPI library"),
         Setting("path", None, _path, "how device arrays travel: `direct`, `staged`, or `auto`"),
         Setting("debug", 0, int, "1 compares every call over the ranks before it starts; 2 prints its plan, too"),
@@ -184,7 +192,12 @@ def _check_name(name: str) -> None:
 
 
 def _read(name: str, value: Any) -> Any:
-    return TABLE[name].parse(value) if isinstance(value, str) else value
+    if value is None or isinstance(value, bool):
+        return value
+    try:
+        return TABLE[name].parse(value)
+    except ValueError as error:
+        raise ValueError(f"setting {name}: {error}") from None
 
 
 settings = Settings()

@@ -55,7 +55,7 @@ def ring(rank: int, size: int) -> Schedule:
 
 
 @reduce_scatter(
-    cost="lg*(α + λ) + (p-1)/p*n*(β+γ) + r*(2*α + λ + n*(β+γ))", reference="Thakur, Rabenseifner, Gropp 2005"
+    cost="lg*(α + λ) + (p-1)/p*n*(β+γ) + r*(2*α + λ + 3/2*n*(β+γ))", reference="Thakur, Rabenseifner, Gropp 2005"
 )
 def recursive_halving(rank: int, size: int) -> Schedule:
     """Partners p/2, p/4, ... away exchange the half that the other needs; ranks fold in and out.

@@ -104,6 +104,7 @@ class Algorithm:
         return None
 
 
+_revision = [0]
 _ALGORITHMS: dict[str, dict[str, Algorithm]] = {name: {} for name in COLLECTIVES}
 
 
@@ -163,12 +164,25 @@ def algorithm(
             raise ValueError(f"{row.name}: algorithm name {card.name!r} is not of the form [a-z][a-z0-9_]*")
         if card.name in _ALGORITHMS[row.name]:
             raise ValueError(f"{row.name}: algorithm {card.name!r} is already registered")
+        _check_cost(card)
         if verified:
             verify_algorithm(card, SIZES_AT_REGISTRATION)
         _ALGORITHMS[row.name][card.name] = card
+        _revision[0] += 1
         return function
 
     return register
+
+
+def _check_cost(card: Algorithm) -> None:
+    """Raise ValueError unless the declared cost can be evaluated."""
+    if card.cost:
+        from mpicoll.analysis.cost import MODELS  # the registry itself needs no model
+
+        try:
+            MODELS["host"].seconds(card.cost, 4, 1 << 20)
+        except Exception as error:
+            raise ValueError(f"{card.collective}.{card.name}: cost {card.cost!r}: {error}") from None
 
 
 def verify_algorithm(card: Algorithm, sizes: Iterable[int], roots: Callable[[int], Iterable[int]] = range) -> int:
@@ -234,6 +248,12 @@ def require(collective_name: str, name: str, size: int, **needs: bool) -> Algori
 def unregister(collective_name: str, name: str) -> None:
     """Remove an algorithm (for tests and interactive work)."""
     del _ALGORITHMS[collective(collective_name).name][name]
+    _revision[0] += 1
+
+
+def revision() -> int:
+    """Return a number that changes whenever the registry does."""
+    return _revision[0]
 
 
 def catalogue() -> dict[str, list[str]]:

@@ -16,7 +16,8 @@ from functools import lru_cache
 from mpicoll.algorithms import registry
 from mpicoll.dispatch.select import Candidate, Facts, candidates, describe_size, select
 from mpicoll.schedule.collectives import collective
-from mpicoll.schedule.ir import Schedule
+from mpicoll.schedule.ir import Ref, Schedule
+from mpicoll.schedule.pack import consecutive, pack
 from mpicoll.settings import settings
 
 #: segments in flight: enough that one moves while another is reduced and a third waits its turn
@@ -83,9 +84,13 @@ class Plan:
         return "\n".join(lines)
 
 
-@lru_cache(maxsize=4096)
 def make_plan(key: Key) -> Plan:
-    """Return the plan for a key; the same object for the same key."""
+    """Return the plan for a key; the same object for the same key, until the registry changes."""
+    return _planned(key, registry.revision())
+
+
+@lru_cache(maxsize=4096)
+def _planned(key: Key, revision: int) -> Plan:
     choice, reason = select(key.facts, key.call, key.communicator, key.setting, key.tuning)
     card = registry.get(key.facts.collective, choice.algorithm)
     schedule = card.schedule(key.rank, key.facts.size, key.root)
@@ -101,7 +106,7 @@ def bounded(card: registry.Algorithm, facts: Facts, segments: int, limit: int) -
     nbytes = facts.nbytes or 0
     segments = max(segments, -(-nbytes // LARGEST_MESSAGE))
     if nbytes > limit // facts.size:
-        needed = nbytes * scratch_share(card, facts.size)
+        needed = nbytes * scratch_share(card, facts.size, segments > 1 or nbytes > limit)
         segments = max(segments, math.ceil(needed / limit))
         if needed:
             return segments, max(1, min(segments, LANES, int(limit * segments / needed)))
@@ -109,9 +114,18 @@ def bounded(card: registry.Algorithm, facts: Facts, segments: int, limit: int) -
 
 
 @lru_cache(maxsize=1024)
-def scratch_share(card: registry.Algorithm, size: int) -> float:
-    """Return the most scratch that any rank uses, as a share of the full vector."""
-    return max(len(s.scratch) / card.vector_blocks(s, size) for s in card.schedules(size))
+def scratch_share(card: registry.Algorithm, size: int, segmented: bool) -> float:
+    """Return the most scratch that any rank uses, as a share of the full vector.
+
+    What is packed counts: with segments, every message of several blocks that are not cut freely.
+    """
+
+    def contiguous(ref: Ref) -> bool:
+        return len(ref) == 1 or (consecutive(ref) and (card.row.free or not segmented or ref.buffer == "scratch"))
+
+    roots = (0, 1) if card.row.rooted and size > 1 else (0,)
+    schedules = [pack(s, contiguous) for root in roots for s in card.schedules(size, root)]
+    return max(len(s.scratch) / card.vector_blocks(s, size) for s in schedules)
 
 
 def plan(

@@ -114,7 +114,10 @@ def _parse_rule(text: str) -> Rule:
     registry.get(name, choice.algorithm)
     found: dict[str, object] = {}
     for condition in conditions:
-        found |= _parse_condition(condition)
+        new = _parse_condition(condition)
+        if new.keys() & found.keys():
+            raise ValueError(f"condition {condition!r} is given twice")
+        found |= new
     return Rule(name, choice, **found)  # type: ignore[arg-type]
 
 
@@ -138,6 +141,8 @@ def _parse_ranks(value: str) -> dict[str, object]:
     if not re.fullmatch(r"\d+(-\d+)?", value):
         raise ValueError(f"{value!r} is not a number of ranks such as 4, 2-8 or pow2")
     low, _, high = value.partition("-")
+    if int(high or low) < int(low):
+        raise ValueError(f"empty range of ranks {value!r}")
     return {"ranks": (int(low), int(high or low))}
 
 

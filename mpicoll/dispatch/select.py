@@ -10,7 +10,7 @@ from pathlib import Path
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.registry import Algorithm
 from mpicoll.analysis.cost import MODELS, pipelined
-from mpicoll.dispatch.rules import Choice, parse_choice, parse_rules
+from mpicoll.dispatch.rules import Choice, Rule, parse_choice, parse_rules
 from mpicoll.errors import UnsupportedError
 from mpicoll.settings import format_bytes
 
@@ -75,7 +75,7 @@ def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str
                 return _forced(rule.choice, facts), f"{who}: {rule}"
     if facts.reproducible:  # pinned: what a tuner measured, or a number of segments, must not change bits
         return _pinned(facts), f"the setting reproducible={facts.reproducible!r}"
-    for rule in parse_rules(_table(tuning)):
+    for rule in _table(tuning):
         if rule.matches(facts.collective, facts.nbytes, facts.size, facts.memory) and _usable(rule.choice, facts):
             return _complete(rule.choice, facts), f"tuning table {tuning or '(packaged)'}: {rule}"
     best = min((c for c in candidates(facts) if c.seconds is not None), key=lambda c: c.seconds or 0.0)
@@ -107,13 +107,20 @@ def candidates(facts: Facts) -> list[Candidate]:
 def _best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float]:
     nbytes = facts.nbytes or 0
     model = MODELS[path]
+    block = -(-nbytes // _blocks(card, facts.size))
     if facts.segment_bytes and pipelined(card.cost):
-        segments = max(-(-nbytes // facts.size // facts.segment_bytes), 1)
+        segments = max(-(-block // facts.segment_bytes), 1)
         return segments, model.seconds(card.cost, facts.size, nbytes, segments)
-    most = max(nbytes // facts.size // SMALLEST_SEGMENT[path], 1) if pipelined(card.cost) else 1
+    most = max(block // SMALLEST_SEGMENT[path], 1) if pipelined(card.cost) else 1
     times = {s: model.seconds(card.cost, facts.size, nbytes, s) for s in SEGMENTS if s <= most}
     best = min(times, key=lambda s: times[s])
     return best, times[best]
+
+
+@lru_cache(maxsize=1024)
+def _blocks(card: Algorithm, size: int) -> int:
+    """Return into how many blocks the algorithm cuts the full vector."""
+    return card.vector_blocks(card.schedule(0, size), size)
 
 
 def _refusal(card: Algorithm, facts: Facts) -> str | None:
@@ -146,10 +153,13 @@ def _complete(choice: Choice, facts: Facts) -> Choice:
 
 
 @lru_cache(maxsize=8)
-def _table(file: str) -> str:
-    if file:
-        return Path(file).read_text(encoding="utf-8")
-    return (files("mpicoll.dispatch") / "default.rules").read_text(encoding="utf-8")
+def _table(file: str) -> tuple[Rule, ...]:
+    if not file:
+        return parse_rules((files("mpicoll.dispatch") / "default.rules").read_text(encoding="utf-8"))
+    try:
+        return parse_rules(Path(file).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"tuning table {file}: {error}") from None
 
 
 def describe_size(nbytes: int | None) -> str:

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from mpicoll.runtime.environment import prepared
 from mpicoll.settings import TABLE, settings
+from mpicoll.version import __version__
 
 #: variables of other libraries that change how messages travel
 PREFIXES = ("UCX_", "OMPI_MCA_", "MPIR_CVAR_", "NCCL_", "CUDA_VISIBLE_DEVICES", "PRTE_MCA_")
@@ -17,9 +18,7 @@ SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 
 def lines() -> list[str]:
     """Return the report; starts MPI."""
-    import mpicoll
-
-    table = [("mpicoll", mpicoll.__version__), ("python", f"{platform.python_version()} on {platform.node()}")]
+    table = [("mpicoll", __version__), ("python", f"{platform.python_version()} on {platform.node()}")]
     table += [(name, _version(name)) for name in ("numpy", "mpi4py", "cupy-cuda13x", "cupy-cuda12x", "libucx-cu13")]
     table += _mpi() + _devices()
     table += [("UCX under MPI", f"{prepared.ucx or 'as the MPI brings it'}: {prepared.reason}")]

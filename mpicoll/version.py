@@ -1,0 +1,3 @@
+"""The version of mpicoll; setup.cfg says the same."""
+
+__version__ = "0.1.0"
