@@ -21,6 +21,7 @@ from mpicoll.communicator import Communicator
 from mpicoll.runtime.channel import channel_of
 from mpicoll.runtime.environment import prepared
 from mpicoll.runtime.waiting import cores
+from mpicoll.version import __version__
 
 #: variables that can change a result
 _VARIABLES = (
@@ -51,7 +52,7 @@ def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, memo
     return {
         "command": shlex.join(["python", "-m", "mpicoll.bench", *arguments]),
         "date": datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"),
-        "mpicoll": mpicoll.__version__,
+        "mpicoll": __version__,
         "commit": commit(Path(mpicoll.__file__).parent),
         "ranks": world.size,
         "hosts": dict(hosts),
@@ -70,7 +71,7 @@ def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, memo
         "aware_reason": aware.reason,
         "gpus": [device for _, _, device in places] if memory.kind == "cupy" else [],
         "variables": _variables(),
-        "oversubscribed": [host for host, number, _ in places if hosts[host] > number],
+        "oversubscribed": sorted({host for host, number, _ in places if hosts[host] > number}),
     }
 
 
@@ -94,7 +95,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
     ]
     found += [f"rank {rank}: {device}" for rank, device in enumerate(facts["gpus"])]
     found += [f"{name}={value}" for name, value in facts["variables"].items()]
-    crowded = sorted(set(facts["oversubscribed"]))
+    crowded = facts["oversubscribed"]
     if crowded:
         found.append(f"WARNING: more ranks than cores on {', '.join(crowded)}; they wait for each other")
     return [f"# {line}" for line in found]
