@@ -92,7 +92,7 @@ DIFFERENT = {
 
 @pytest.mark.parametrize("field", DIFFERENT)
 def test_calls_that_differ(comm, field):
-    """The same MismatchError everywhere; then the communicator works."""
+    """ROOT-DIFF, MISMATCH-COUNT, MISMATCH-DTYPE: The same MismatchError everywhere; then the communicator works."""
     usual, odd, text = DIFFERENT[field]
     with mpicoll.override(debug=1):
         for turn in range(2):
@@ -142,6 +142,7 @@ def test_calls_whose_arguments_may_differ_pass(comm):
 @pytest.mark.parametrize("name", ["debug", "errors"])
 @pytest.mark.parametrize("form", ["blocking", "nonblocking", "persistent"])
 def test_what_one_rank_raises_all_raise(comm, name, form):
+    """HANG-EXC."""
     method = {"blocking": "Allreduce", "nonblocking": "Iallreduce", "persistent": "Allreduce_init"}[form]
     value = {"debug": 1, "errors": "agree"}[name]
     with mpicoll.override(**{name: value}):
@@ -265,7 +266,7 @@ def work(form, algorithm="ring"):
 @pytest.mark.parametrize("form", ["Allreduce", "Iallreduce", "Allreduce_init"])
 @pytest.mark.parametrize("algorithm", ["ring", "recursive_doubling", "binomial"])
 def test_a_call_that_one_rank_skips(form, algorithm):
-    """Every rank that waits says what it waits for and who is missing, in time."""
+    """HANG-WHO: Every rank that waits says what it waits for and who is missing, in time."""
     if form != "Allreduce" and algorithm != "ring":
         return
     name = algorithm if mpicoll.algorithms("allreduce")["allreduce"].count(algorithm) else "ring"

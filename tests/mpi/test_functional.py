@@ -49,6 +49,7 @@ def same(found, expected):
 @pytest.mark.parametrize("dtype", ["i4", "u8", "f2", "f4", "f8", "c8"])
 @pytest.mark.parametrize("name", EXPECTED)
 def test_shape_and_dtype_are_kept(name, dtype):
+    """SHAPE-KEEP."""
     x = mine(dtype=dtype)
     found = getattr(mpicoll, name)(x)
     same(found, EXPECTED[name]())
@@ -60,6 +61,7 @@ def test_shape_and_dtype_are_kept(name, dtype):
 
 @pytest.mark.parametrize("name", [n for n in EXPECTED if n != "bcast"])
 def test_out_is_what_is_returned(name):
+    """SHAPE-KEEP."""
     wanted = EXPECTED[name]()
     out = None if wanted is None else np.full(wanted.shape, -1, "f4")
     found = getattr(mpicoll, name)(mine(), out=out)
@@ -139,6 +141,7 @@ def test_scalars(kind):
 
 @pytest.mark.parametrize("make", [np.float32, lambda x: np.asarray(x, "f4")])
 def test_no_dimension(make):
+    """ZEROD."""
     found = mpicoll.allreduce(make(RANK))
     assert (found.shape, found.dtype) == ((), np.float32)
     assert found == sum(range(SIZE))
@@ -164,6 +167,7 @@ def test_barrier_and_options(world):
 
 @pytest.mark.parametrize("shape", [lambda r: (r + 1, 2), lambda r: (3 * (r % 2), 2), lambda r: (5 * (r == LAST),)])
 def test_uneven_arrays_are_joined(shape):
+    """UNEVEN-GATHER."""
     x = np.full(shape(RANK), RANK, "i8")
     parts = [np.full(shape(r), r, "i8") for r in range(SIZE)]
     extents = [part.shape[0] for part in parts]
@@ -272,6 +276,7 @@ def torch():
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_tensors(torch, name):
+    """TORCH."""
     x = torch.from_numpy(mine().copy())
     found = getattr(mpicoll, name)(x)
     wanted = EXPECTED[name]()

@@ -133,17 +133,19 @@ ENDS = {
 
 @pytest.mark.parametrize("left", LEFT)
 def test_the_end_of_a_program(tmp_path, left):
+    """FINALIZE."""
     Job(tmp_path, f"{textwrap.dedent(LEFT[left])}\nlast_words()").is_clean()
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_ways_to_end(tmp_path, end):
-    """With all that is complete; and, unless MPI forbids it, with a call on its way."""
+    """FINALIZE: With all that is complete; and, unless MPI forbids it, with a call on its way."""
     left = textwrap.dedent(LEFT["complete"]) + ("" if "Finalize" in end else "on_its_way = comm.Iallreduce(x, y)")
     Job(tmp_path, f"{left}\nlast_words()\n{ENDS[end]}").is_clean()
 
 
 def test_calls_after_finalize_are_refused(tmp_path):
+    """FINALIZE."""
     body = """
         MPI.Finalize()
         try:
@@ -178,7 +180,7 @@ OPERATORS = """
 
 @pytest.mark.parametrize("algorithm", ["ring/3", "one_shot", "linear"])
 def test_what_an_operator_raises_is_raised(tmp_path, algorithm):
-    """On every rank on which it did, in every form; another communicator goes on, and the job ends."""
+    """UDOP-GPU: On every rank on which it did, in every form; another communicator goes on, and the job ends."""
     body = f"""
         def blocking(own):
             own.Allreduce(x, y, op, algorithm={algorithm!r})
@@ -259,6 +261,7 @@ def test_an_operator_that_calls_its_own_communicator_is_refused(tmp_path):
 
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_killed_rank_ends_the_job(tmp_path, victim):
+    """HANG-WHO."""
     body = f"""
         import signal
         last_words()
@@ -275,7 +278,7 @@ def test_a_killed_rank_ends_the_job(tmp_path, victim):
 
 
 def test_a_rank_that_leaves_early_is_missed(tmp_path):
-    """An exception on one rank that the others do not have: they give up and the job ends."""
+    """HANG-EXC: An exception on one rank that the others do not have: they give up and the job ends."""
     body = """
         if rank == 1:
             time.sleep(0.1)
@@ -330,7 +333,7 @@ FORKS = {
 
 @pytest.mark.parametrize("fork", FORKS)
 def test_a_forked_child_is_told(tmp_path, fork):
-    """Whatever it calls; the parent goes on."""
+    """FORK: Whatever it calls; the parent goes on."""
     body = """
         old, late = comm.Allreduce_init(x, y), comm.Iallreduce(x, np.zeros(50))
         alone = mpicoll.Communicator(MPI.COMM_SELF)
@@ -386,6 +389,7 @@ def test_a_forked_child_may_end_as_it_likes(tmp_path):
 
 
 def test_a_spawned_child_may_import_it(tmp_path):
+    """FORK."""
     body = """
         import subprocess
         code = "import mpicoll; print(mpicoll.plan('allreduce', size=4, nbytes=1000).algorithm)"
@@ -426,7 +430,7 @@ THREADS = """
 
 @pytest.mark.parametrize("setting", [{}, {"MPICOLL_TIMEOUT": "30"}, {"MPICOLL_PROGRESS": "thread"}])
 def test_threads_with_communicators_of_their_own(tmp_path, setting):
-    """At the same time, each thread with its own form of the call."""
+    """THREADS: At the same time, each thread with its own form of the call."""
     body = """
         def work(own, number):
             def run():
@@ -452,7 +456,7 @@ def test_threads_with_communicators_of_their_own(tmp_path, setting):
 
 
 def test_one_communicator_in_two_threads_is_never_wrong(tmp_path):
-    """While one thread is inside a call on every rank, another one's is refused everywhere, or comes after it."""
+    """THREADS: while one thread is inside a call on every rank, another's is refused everywhere, or comes after it."""
     body = """
         def slow(a, b):
             inside.set()
