@@ -64,7 +64,7 @@ def same_everywhere(array):
 
 
 @pytest.mark.parametrize("algorithm", next(iter(mpicoll.algorithms("allreduce").values())))
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
 def test_all_ranks_have_the_same_bits(world, dtype, algorithm):
     """Whatever the algorithm, the operator, the count and the segments, in place or not."""
     if algorithm not in usable("Allreduce"):
@@ -73,6 +73,8 @@ def test_all_ranks_have_the_same_bits(world, dtype, algorithm):
         for count in (1, SIZE + 1, 777):
             for segments in (1, 4):
                 x = random(dtype, count, RANK)
+                if op == MPI.PROD:
+                    x = (1 + x / 32).astype(dtype)  # else it overflows
                 y = reduced(world, "Allreduce", x, f"{algorithm}/{segments}", op)
                 assert same_everywhere(y), f"{count} elements, {segments} segments"
                 world.Allreduce(MPI.IN_PLACE, x, op, algorithm=f"{algorithm}/{segments}")
@@ -140,7 +142,7 @@ def test_half_precision_is_near(world, dtype):
 def test_rank_order_for_other_operators(world):
     """PROD, and an operator of the user's that rounds."""
     mean = mpicoll.Op(lambda a, b: a / 3 + b, commute=True)
-    inputs = [random("f4", FEW, r) for r in range(SIZE)]
+    inputs = [1 + random("f4", FEW, r) / 32 for r in range(SIZE)]
     with mpicoll.override(reproducible="ranks"):
         for algorithm in usable("Allreduce", left_fold=True):
             y = reduced(world, "Allreduce", inputs[RANK], algorithm, MPI.PROD)
