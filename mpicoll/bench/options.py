@@ -52,6 +52,7 @@ class Options:
         path: "auto", "direct" or "staged".
         forms: which of False (out of place) and True (in place).
         json: file for the results.
+        compute: measure overlap with so many seconds of computation (0: as the call takes); None: do not.
     """
 
     calls: tuple[str, ...]
@@ -69,6 +70,7 @@ class Options:
     path: str
     forms: tuple[bool, ...]
     json: Path | None
+    compute: float | None
 
 
 def _words(text: str) -> list[str]:
@@ -179,6 +181,9 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     forms.add_argument("--both", const=(False, True), help="measure both forms of a call (default)", **given)
     forms.add_argument("--outofplace", const=(False,), help="only out of place", **given)
     forms.add_argument("--inplace", const=(True,), help="only in place", **given)
+    hidden = "overlap of nonblocking calls with MS of computation (as much as the call takes), instead"
+    milliseconds = _told(lambda text: _seconds(text) / 1e3)
+    add("--async", dest="compute", type=milliseconds, nargs="?", const=0.0, metavar="MS", help=hidden)
     add("--json", type=Path, metavar="FILE", help="write facts, options and results there, with all samples")
 
 

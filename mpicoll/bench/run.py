@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,9 +23,10 @@ from mpicoll.bench.data import REDUCTIONS, dtype_named, kind
 from mpicoll.bench.measure import Budget, measure
 from mpicoll.bench.memory import Memory, choose
 from mpicoll.bench.options import Options, RequestError, parse, sizes
+from mpicoll.bench.overlap import HEAD, Overlap, overlap
 from mpicoll.bench.progress import Progress
 from mpicoll.bench.report import Measurement, Report
-from mpicoll.bench.subject import Mpicoll, Subject, Way
+from mpicoll.bench.subject import Mpicoll, Way
 from mpicoll.bench.trial import Trial
 from mpicoll.communicator import Communicator
 from mpicoll.dispatch.rules import parse_choice
@@ -77,6 +80,11 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm) -> int:
     clock = Clock(world, bool(report.header["oversubscribed"]), memory.synchronize)
     budget = Budget(world, options.budget, number)
     report.begin(facts.lines(report.header))
+    if options.compute is not None:
+        _overlaps(
+            options, jobs, Bench(options, world, memory, Mpicoll(comm), clock, budget, report, Progress(0, False))
+        )
+        return 0
     with Progress(number, world.rank == 0) as progress:
         bench = Bench(options, world, memory, Mpicoll(comm), clock, budget, report, progress)
         for job in jobs:
@@ -86,6 +94,28 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm) -> int:
         with options.json.open("w", encoding="utf-8") as out:
             report.write(out, asdict(options))
     return 1 if report.wrong else 0
+
+
+def _overlaps(options: Options, jobs: list[Job], bench: Bench) -> None:
+    """Measure how much of each call is hidden behind computation, and print it."""
+    out = sys.stdout if bench.world.rank == 0 else None
+    rows = []
+    if out:
+        print(HEAD, file=out, flush=True)
+    for job in jobs:
+        trial = Trial(job.case, _forms(job.case.call, options)[0], bench.world.rank, bench.memory)
+        trial.load(0)
+        way = bench.way(job.case.call.method, trial.arguments, job.algorithm)
+        start = partial(
+            getattr(bench.subject.comm, f"I{job.case.call.method.lower()}"), *trial.arguments, algorithm=job.algorithm
+        )
+        times = overlap(start, bench.clock, bench.memory, options.compute or 0.0, options.iterations or 10)
+        rows.append(Overlap(job.case.call.name, job.case.nbytes, str(way), *times))
+        if out:
+            print(rows[-1], file=out, flush=True)
+    if options.json and bench.world.rank == 0:
+        found = {"facts": bench.report.header, "rows": [asdict(row) | {"percent": row.percent} for row in rows]}
+        options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
 def _try_file(options: Options, world: MPI.Intracomm) -> None:
@@ -173,7 +203,7 @@ class Bench:
     options: Options
     world: MPI.Intracomm
     memory: Memory
-    subject: Subject
+    subject: Mpicoll
     clock: Clock
     budget: Budget
     report: Report
@@ -192,14 +222,14 @@ class Bench:
     def _measure(self, job: Job, in_place: bool) -> Measurement:
         method, options = job.case.call.method, self.options
         trial = Trial(job.case, in_place, self.world.rank, self.memory)
-        way = self._way(method, trial.arguments, job.algorithm)
+        way = self.way(method, trial.arguments, job.algorithm)
         call = self.subject.bind(method, trial.arguments, job.algorithm)
         wrong = self._validate(trial, call, way, 0)
         seconds = measure(call, self.clock, self.budget, iterations=options.iterations, warmup=options.warmup)
         wrong += self._validate(trial, call, way, 1)
         return Measurement(job.case, way, in_place, seconds, wrong)
 
-    def _way(self, method: str, arguments: tuple[Any, ...], algorithm: str | None) -> Way:
+    def way(self, method: str, arguments: tuple[Any, ...], algorithm: str | None) -> Way:
         """Return how the call will be carried out; if it cannot be on one rank, all ranks raise."""
         way, why = Way(""), ""
         try:
