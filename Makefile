@@ -10,6 +10,7 @@ ARGS ?=
 # Limits in seconds for one mpirun: a job that hangs ends, here and in CI.
 BENCH_LIMIT ?= 3600
 TEST_LIMIT ?= 600
+CONFORMANCE_LIMIT ?= 1800
 # How long `make fuzz` goes on, and how many calls `make soak` makes.
 MINUTES ?= 10
 CALLS ?= 10000
@@ -20,6 +21,7 @@ endif
 
 # Off the powers of two is where most bugs are.
 RANKS := 1 2 3 4 5 7 8
+CONFORMANCE_RANKS := 1 2 3 5
 ENV := .venv/$(MPI)
 BIN := $(ENV)/bin
 READY := $(ENV)/.installed
@@ -40,6 +42,8 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 # What a rank printed is seen even when the job is aborted.
 export PYTHONUNBUFFERED := 1
+# Where mpi4py's tests are kept.
+export MPICOLL_TEST_CONFORMANCE := .conformance
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 export PIP_ROOT_USER_ACTION := ignore
@@ -99,6 +103,12 @@ fuzz: $(READY)  ## random calls with new seeds for MINUTES minutes, on 1 to 8 ra
 soak: $(READY)  ## many mixed calls on N ranks: memory and communicators must not grow
 	$(call ranks,$(N),$(BENCH_LIMIT)) bench/soak.py --calls $(CALLS) $(ARGS)
 
+conformance: $(CONFORMANCE_RANKS:%=conformance-%)  ## mpi4py's own tests of collectives, on our communicator
+
+conformance-%: $(READY) FORCE
+	@$(BIN)/python tests/conformance/fetch.py $(MPICOLL_TEST_CONFORMANCE)
+	$(call ranks,$*,$(CONFORMANCE_LIMIT)) -m mpi4py -m pytest --with-mpi -p no:cacheprovider tests/conformance $(ARGS) </dev/null
+
 verify: $(READY)  ## prove every registered algorithm right, for every size and root
 	$(BIN)/python -m mpicoll verify
 
@@ -114,7 +124,7 @@ docs: $(READY)  ## write docs/algorithms.md and docs/settings.md
 ci: lint type test verify  ## what must pass before a change lands, with one MPI
 
 clean:  ## remove all that make made, the environments too
-	rm -rf .venv build dist *.egg-info .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .conformance build dist *.egg-info .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find mpicoll tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # venv needs ensurepip, which some distributions pack apart; virtualenv, where there is a pip, does not.
