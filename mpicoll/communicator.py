@@ -11,6 +11,7 @@ from mpi4py import MPI
 from mpicoll.blocking import Blocking
 from mpicoll.dispatch.plan import Plan
 from mpicoll.dispatch.rules import parse_rules
+from mpicoll.errors import MismatchError
 from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
 from mpicoll.request import PersistentRequest, Request
@@ -135,12 +136,31 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
 
     def _gathered_counts(self, sendbuf: Any, recvbuf: Any) -> list[int]:
         """Return every rank's number of elements of recvbuf, for Reduce_scatter without recvcounts."""
-        if is_in_place(sendbuf) or sendbuf is None or is_in_place(recvbuf) or recvbuf is None:
-            raise ValueError("reduce_scatter: recvcounts is needed where recvbuf is not an array of its own")
-        spec = read_spec("reduce_scatter", "recvbuf", recvbuf)
-        assert spec.array is not None
-        count = spec.count if spec.count is not None else spec.array.size
-        return self._get_channel().comm.allgather(int(count))
+        count, trouble = 0, None
+        try:
+            if is_in_place(sendbuf) or sendbuf is None or is_in_place(recvbuf) or recvbuf is None:
+                raise ValueError("reduce_scatter: recvcounts is needed where recvbuf is not an array of its own")
+            spec = read_spec("reduce_scatter", "recvbuf", recvbuf)
+            assert spec.array is not None
+            count = int(spec.count if spec.count is not None else spec.array.size)
+        except Exception as error:
+            trouble = error
+        if trouble is not None and not settings.errors:
+            raise trouble
+        everyone = self._get_channel().exchange((count, repr(trouble) if trouble else ""))
+        if trouble is not None:
+            raise trouble
+        refused = [f"rank {rank} raised {text}" for rank, (_, text) in enumerate(everyone) if text]
+        if refused:
+            raise MismatchError(f"reduce_scatter: {'; '.join(refused)}")
+        return [number for number, _ in everyone]
+
+    def _tell(self, error: Exception) -> None:
+        """Tell the other ranks that this one cannot make a call, where a setting demands it."""
+        if _asked():
+            channel = self._get_channel()
+            channel.calls += 1
+            channel.exchange((None, repr(error), False))
 
     def _get_channel(self) -> Channel:
         channel = self._channel

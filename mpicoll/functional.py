@@ -47,7 +47,8 @@ def bcast(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, **options: A
         comm: communicator.
         options: algorithm, stream.
     """
-    communicator(comm).Bcast(_array("bcast", x), root, **options)
+    where = communicator(comm)
+    where.Bcast(_array(where, "bcast", x), root, **options)
     return x
 
 
@@ -63,7 +64,7 @@ def reduce(
     where = communicator(comm)
     if where.rank == root:
         return _reduction("Reduce", x, (op, root), comm, out, options)
-    where.Reduce(_array("reduce", x), None, op, root, **options)
+    where.Reduce(_array(where, "reduce", x), None, op, root, **options)
     return None
 
 
@@ -82,8 +83,8 @@ def reduce_scatter(
 ) -> Any:
     """Combine all ranks' arrays, and return this rank's part of the first axis, which the ranks must divide."""
     where = communicator(comm)
-    array = _array("reduce_scatter", x)
-    part = _divided("reduce_scatter", array, where.size)
+    array = _array(where, "reduce_scatter", x)
+    part = _divided(where, "reduce_scatter", array)
     result, target = _result(x, array, part, out)
     where.Reduce_scatter_block(array, target, op, **options)
     return result
@@ -92,7 +93,7 @@ def reduce_scatter(
 def allgather(x: Any, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any) -> Any:
     """Stack all ranks' arrays, of equal shape, along a new first axis on every rank."""
     where = communicator(comm)
-    array = _array("allgather", x)
+    array = _array(where, "allgather", x)
     result, target = _result(x, array, (where.size, *array.shape), out)
     where.Allgather(array, target, **options)
     return result
@@ -101,7 +102,7 @@ def allgather(x: Any, comm: MPI.Intracomm | None = None, out: Any = None, **opti
 def gather(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any) -> Any:
     """Stack all ranks' arrays, of equal shape, along a new first axis at the root; None elsewhere."""
     where = communicator(comm)
-    array = _array("gather", x)
+    array = _array(where, "gather", x)
     if where.rank != root:
         where.Gather(array, None, root, **options)
         return None
@@ -122,9 +123,9 @@ def scatter(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, out: Any =
         options: algorithm, stream.
     """
     where = communicator(comm)
-    whole = _array("scatter", x) if where.rank == root or out is None else None
-    part = () if whole is None else _divided("scatter", whole, where.size)
-    result, target = (out, _array("scatter", out)) if out is not None else _result(x, whole, part, None)
+    whole = _array(where, "scatter", x) if where.rank == root or out is None else None
+    part = () if whole is None else _divided(where, "scatter", whole)
+    result, target = (out, _array(where, "scatter", out)) if out is not None else _result(x, whole, part, None)
     where.Scatter(whole if where.rank == root else None, target, root, **options)
     return result
 
@@ -132,8 +133,8 @@ def scatter(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, out: Any =
 def alltoall(x: Any, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any) -> Any:
     """Exchange parts of the first axis, which the ranks must divide: part q goes to rank q."""
     where = communicator(comm)
-    array = _array("alltoall", x)
-    _divided("alltoall", array, where.size)
+    array = _array(where, "alltoall", x)
+    _divided(where, "alltoall", array)
     result, target = _result(x, array, array.shape, out)
     where.Alltoall(array, target, **options)
     return result
@@ -149,7 +150,7 @@ def allgatherv(x: Any, comm: MPI.Intracomm | None = None, **options: Any) -> tup
         ValueError: on every rank, if shapes differ in other axes, or dtypes differ.
     """
     where = communicator(comm)
-    array = _array("allgatherv", x)
+    array = _array(where, "allgatherv", x)
     extents, row = _extents("allgatherv", where, array)
     result, target = _result(x, array, (sum(extents), *array.shape[1:]), None)
     where.Allgatherv(array, [target, [n * row for n in extents]], **options)
@@ -163,7 +164,7 @@ def gatherv(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, **options:
         The joined array (None elsewhere), and each rank's extent of the first axis.
     """
     where = communicator(comm)
-    array = _array("gatherv", x)
+    array = _array(where, "gatherv", x)
     extents, row = _extents("gatherv", where, array)
     if where.rank != root:
         where.Gatherv(array, None, root, **options)
@@ -187,20 +188,31 @@ def _extents(name: str, where: Communicator, array: Array) -> tuple[list[int], i
 def _reduction(
     method: str, x: Any, rest: tuple[Any, ...], comm: MPI.Intracomm | None, out: Any, options: dict[str, Any]
 ) -> Any:
-    array = _array(method.lower(), x)
+    where = communicator(comm)
+    array = _array(where, method.lower(), x)
     result, target = _result(x, array, array.shape, out)
-    getattr(communicator(comm), method)(array, target, *rest, **options)
+    getattr(where, method)(array, target, *rest, **options)
     return result
 
 
-def _divided(name: str, array: Array, size: int) -> tuple[int, ...]:
-    if array.ndim == 0 or array.shape[0] % size:
-        raise ValueError(f"{name}: the first axis of x, of shape {array.shape}, is not a multiple of {size} ranks")
-    return (array.shape[0] // size, *array.shape[1:])
+def _divided(where: Communicator, name: str, array: Array) -> tuple[int, ...]:
+    if array.ndim == 0 or array.shape[0] % where.size:
+        error = ValueError(
+            f"{name}: the first axis of x, of shape {array.shape}, is not a multiple of {where.size} ranks"
+        )
+        where._tell(error)
+        raise error
+    return (array.shape[0] // where.size, *array.shape[1:])
 
 
-def _array(name: str, x: Any) -> Array:
-    return np.asarray(x) if isinstance(x, bool | int | float | complex) else as_array(name, "x", x)
+def _array(where: Communicator, name: str, x: Any) -> Array:
+    if isinstance(x, bool | int | float | complex):
+        return np.asarray(x)
+    try:
+        return as_array(name, "x", x)
+    except Exception as error:
+        where._tell(error)
+        raise
 
 
 def _result(x: Any, array: Array, shape: tuple[int, ...], out: Any) -> tuple[Any, Array]:

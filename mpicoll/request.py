@@ -32,15 +32,17 @@ class Request:
 
     def Test(self) -> bool:
         """Make progress; True once the call is complete."""
-        if self._operation is not None and self._operation.advance():
+        operation = self._operation
+        if operation is not None and operation.ended():
             self._operation = None
+            operation.check()
         return self._operation is None
 
     def Wait(self) -> Literal[True]:
         """Return when the call is complete and the result is safe for work on the call's stream."""
-        if self._operation is not None:
-            self._operation.wait()
-            self._operation = None
+        operation, self._operation = self._operation, None
+        if operation is not None:
+            operation.wait()
         return True
 
     test, wait = Test, Wait

@@ -82,7 +82,8 @@ def agreed(
             break
     if trouble is not None:
         raise trouble
-    name = f"{method.lower()} #{channel.calls}"
+    called = next((found.collective for found, _, _ in everyone if found is not None), method.lower())
+    name = f"{called} #{channel.calls}"
     refused = [f"rank {r} raised {text}" for r, (found, text, _) in enumerate(everyone) if found is None]
     if refused:
         raise MismatchError(f"{name}: {'; '.join(refused)}")

@@ -134,10 +134,18 @@ def flatten(collective: str, name: str, array: Array, *, writes: bool) -> Flat:
 def _check_writable(collective: str, name: str, array: Array) -> None:
     if isinstance(array, np.ndarray) and not array.flags.writeable:
         raise ValueError(f"{collective}: {name} is read-only")
-    if array.size and any(
-        stride == 0 and extent > 1 for stride, extent in zip(array.strides, array.shape, strict=True)
-    ):
+    if array.size and _overlaps_itself(array):
         raise ValueError(f"{collective}: {name} overlaps itself (shape {array.shape}, strides {array.strides})")
+
+
+def _overlaps_itself(array: Array) -> bool:
+    """Tell whether two elements may share memory; never so for what slicing and transposing give."""
+    covered = array.dtype.itemsize
+    for stride, extent in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
+        if stride < covered:
+            return True
+        covered += stride * (extent - 1)
+    return False
 
 
 def overlap(a: Flat, b: Flat) -> bool:

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from mpi4py import MPI
 
-from mpicoll.runtime.environment import has_driver, prepared
+from mpicoll.runtime.environment import VARIABLES, has_driver, prepared
 from mpicoll.settings import TABLE, settings
 
 _PROBE = """
@@ -30,6 +30,10 @@ raise SystemExit(0 if bool((a == b).all()) else 3)
 """
 #: launchers' variables that would make the child think that it is one of our ranks
 _LAUNCHER = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "MPI_LOCAL", "HYDRA", "HYDI", "PALS_", "SLURM_")
+
+
+#: what the variables of both MPIs must be for device messages
+REQUIRED = {**VARIABLES["openmpi"], **VARIABLES["mpich"]}
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,22 @@ def decide() -> Awareness:
         return Awareness(settings.cuda_aware, "setting cuda_aware")
     if not has_driver():
         return Awareness(False, "no NVIDIA driver on this machine")
-    if prepared.ucx:
+    if prepared.ucx and not switched_off():
         return Awareness(True, f"UCX {prepared.ucx} with CUDA was loaded under the MPI library")
     own = library_answer()
     if own:
         return own
     return probe()
+
+
+def switched_off() -> bool:
+    """Tell whether the user keeps MPI from the UCX that was loaded, or UCX from CUDA."""
+    if any(value != REQUIRED[name] for name, value in prepared.overridden.items() if name in REQUIRED):
+        return True
+    transports = os.environ.get("UCX_TLS", "all")
+    if transports.startswith("^"):
+        return "cuda" in transports
+    return not any(word in ("all", "cuda") or word.startswith("cuda_ipc") for word in transports.split(","))
 
 
 def agree(decisions: list[Awareness]) -> Awareness:

@@ -42,6 +42,7 @@ NONBLOCKING = 6
 LAST_SECONDS = 1.0
 
 _forked = False
+_making = threading.Lock()
 _keyval: int | None = None
 _live: weakref.WeakSet[Channel] = weakref.WeakSet()
 
@@ -89,7 +90,7 @@ class Channel:
         return tuple(p for p in usable if p == wanted) or usable if wanted else usable
 
     def check(self) -> None:
-        """Refuse a communicator on which a call has stalled or raised, and one that was forked."""
+        """Refuse a communicator on which a call has stalled or raised, a forked one, and any after MPI's end."""
         if self.broken:
             raise StalledError(f"this communicator cannot be used after: {self.broken}")
         if _forked:
@@ -159,14 +160,15 @@ class Channel:
 def channel_of(comm: MPI.Intracomm, rules: str = "") -> Channel:
     """Return a communicator's channel; the first call is collective."""
     global _keyval
-    if _keyval is None:
-        _keyval = MPI.Comm.Create_keyval(None, lambda _comm, _key, channel: channel.free())
-        atexit.register(_close_all)
-        os.register_at_fork(after_in_child=_note_fork)
-    found = comm.Get_attr(_keyval)
-    if found is None:
-        found = Channel(comm, rules)
-        comm.Set_attr(_keyval, found)
+    with _making:  # two threads' first calls must not make two
+        if _keyval is None:
+            _keyval = MPI.Comm.Create_keyval(None, lambda _comm, _key, channel: channel.free())
+            atexit.register(_close_all)
+            os.register_at_fork(after_in_child=_note_fork)
+        found = comm.Get_attr(_keyval)
+        if found is None:
+            found = Channel(comm, rules)
+            comm.Set_attr(_keyval, found)
     return found  # type: ignore[return-value]
 
 

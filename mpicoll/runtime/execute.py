@@ -181,9 +181,8 @@ def run(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Bound:
 
 
 def begin(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Operation:
-    """Start a nonblocking call in the next slot, whose last call is completed first."""
+    """Start a nonblocking call in the next slot; it begins when the slot's last call has ended."""
     slot = channel.next_slot()
-    slot.settle()
     return _start(operands, channel, stream, slot, lambda side: bind(plan, operands, channel, side, slot))
 
 
@@ -195,12 +194,7 @@ def prepare(
     slot.settle()
     bound = bind_new(plan, operands, channel, _side(operands, stream, slot), slot)
     slot.own(bound)
-
-    def start() -> Operation:
-        slot.settle()
-        return _start(operands, channel, stream, slot, lambda _: bound)
-
-    return start, lambda: slot.disown(bound)
+    return lambda: _start(operands, channel, stream, slot, lambda _: bound), lambda: slot.disown(bound)
 
 
 def _side(operands: Operands, stream: int, slot: Slot) -> int:
@@ -212,13 +206,25 @@ def _start(
     operands: Operands, channel: Channel, stream: int, slot: Slot, bound_on: Callable[[int], Bound]
 ) -> Operation:
     """Pack, and start a program; it ends with the unpacking, behind it on the caller's stream."""
+    channel.check()
     for call in operands.before:
         call()
-    side = _side(operands, stream, slot)
-    bound = bound_on(side)
+    side, last = _side(operands, stream, slot), slot.last
+    ready, finish = _handed_over(operands, stream, side)
+
+    def gate() -> bool:
+        return (last is None or last.done) and ready()
+
+    slot.last = Operation(
+        lambda: bound_on(side), channel, keep=operands, finish=finish, gate=gate, device=operands.device
+    )
+    return slot.last
+
+
+def _handed_over(operands: Operands, stream: int, side: int) -> tuple[Callable[[], bool], Callable[[], object]]:
+    """Return when a call may begin, and what is to be done when it has ended."""
     if operands.device < 0:
-        slot.last = Operation(bound, channel, keep=operands, finish=lambda: _unpack(operands))
-        return slot.last
+        return lambda: True, lambda: _unpack(operands)
     from mpicoll.runtime.device import Handover, on_stream
 
     handover = Handover(operands.device, stream, side)
@@ -229,8 +235,7 @@ def _start(
             with on_stream(operands.device, handover):
                 _unpack(operands)
 
-    slot.last = Operation(bound, channel, keep=operands, finish=finish, gate=handover.ready, device=operands.device)
-    return slot.last
+    return handover.ready, finish
 
 
 def _unpack(operands: Operands) -> None:

@@ -11,7 +11,7 @@ from mpicoll.settings import TABLE, settings
 from mpicoll.version import __version__
 
 #: variables of other libraries that change how messages travel
-PREFIXES = ("UCX_", "OMPI_MCA_", "MPIR_CVAR_", "NCCL_", "CUDA_VISIBLE_DEVICES", "PRTE_MCA_")
+PREFIXES = ("UCX_", "OMPI_MCA_", "MPIR_CVAR_", "MPICH_", "NCCL_", "CUDA_VISIBLE_DEVICES", "PRTE_MCA_")
 #: launchers' variables that say how many ranks there are
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 

@@ -82,6 +82,8 @@ class Call:
         """Read one buffer argument."""
         if is_in_place(value):
             raise ValueError(f"{self.method}: {name} cannot be MPI.IN_PLACE")
+        if writes and isinstance(value, np.generic):
+            raise ValueError(f"{self.method}: {name} is a scalar, which cannot receive")
         spec = read_spec(self.method, name, value)
         if spec.array is None:
             if spec.counts is None or any(spec.counts):

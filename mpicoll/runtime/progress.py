@@ -36,7 +36,7 @@ class Operation:
 
     def __init__(
         self,
-        bound: Bound,
+        bind: Callable[[], Bound],
         channel: Channel,
         *,
         keep: object = None,
@@ -44,28 +44,28 @@ class Operation:
         gate: Callable[[], bool] | None = None,
         device: int = -1,
     ) -> None:
-        """Start it once `gate` says so; `keep` lives until it ends, then `finish` is called."""
-        self.bound, self.keep, self.finish, self.gate = bound, keep, finish, gate
+        """Bind and start it once `gate` says so; `keep` lives until it ends, then `finish` is called."""
+        self.bind: Callable[[], Bound] | None = bind
+        self.bound = Bound()
+        self.keep, self.finish, self.gate = keep, finish, gate
         self.channel, self.device = channel, device
-        self.name = bound.name.format(channel.calls)
+        self.number = channel.calls
         self.position = 0
         self.done = False
         self.error: BaseException | None = None
         with _lock:
             _active.append(self)
             self._advance()
-        self._raise()
         if settings.progress == "thread" and not self.done:
             _Helper.wake()
 
-    def advance(self) -> bool:
-        """Go on as far as possible without waiting; True if it has ended.  Raises what it has met."""
+    def ended(self) -> bool:
+        """Go on as far as possible without waiting; True if it has ended."""
         with _lock:
-            ended = self._advance()
-        self._raise()
-        return ended
+            return self._advance()
 
-    def _raise(self) -> None:
+    def check(self) -> None:
+        """Raise what the operation has met, once."""
         error, self.error = self.error, None
         if error is not None:
             raise error
@@ -84,10 +84,10 @@ class Operation:
         return self.done
 
     def _go_on(self) -> bool:
-        if self.gate is not None:
-            if not self.gate():
+        if self.bind is not None:
+            if self.gate is not None and not self.gate():
                 return False
-            self.gate = None
+            self.bound, self.bind, self.gate = self.bind(), None, None
         calls, polls = self.bound.calls, self.bound.polls
         while self.position < len(calls):
             poll = polls[self.position]
@@ -102,7 +102,7 @@ class Operation:
         channel, limit = self.channel, settings.timeout
         watch = channel.watch
         place, since = self.position, time.monotonic()
-        while not self.advance():
+        while not self.ended():
             advance_all()
             os.sched_yield()
             if watch is None:
@@ -112,13 +112,16 @@ class Operation:
                 place, since = self.position, time.monotonic()
             elif time.monotonic() - since > limit:
                 self._stall(limit)
+        self.check()
 
     def _stall(self, limit: float) -> None:
         """Give up: raise what is known about why nothing goes on."""
         with _lock:
             self._end(failed=True)
         what = self.bound.pending(self.position)
-        raise self.channel.stalled(f"{self.name}: rank {self.channel.rank}, {what} for {limit:g} s")
+        raise self.channel.stalled(
+            f"{self.bound.name.format(self.number)}: rank {self.channel.rank}, {what} for {limit:g} s"
+        )
 
     def _end(self, failed: bool = False) -> None:
         if self in _active:
@@ -179,7 +182,7 @@ def drain(seconds: float) -> None:
 def run(bound: Bound, channel: Channel) -> None:
     """Run a program to its end; with others in flight, advancing them too."""
     if _active or channel.watch is not None:
-        Operation(bound, channel).wait()
+        Operation(lambda: bound, channel).wait()
         return
     try:
         bound.run()

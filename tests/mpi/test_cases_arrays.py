@@ -18,9 +18,6 @@ SIZE = MPI.COMM_WORLD.Get_size()
 #: dtypes of 1, 2, 4, 8 and 16 bytes
 WIDTHS = ("int8", "int16", "uint16", "float16", "float32", "int64", "complex128")
 
-OPEN_OVERLAP = pytest.mark.xfail(reason="open: only strides of 0 are seen to overlap")
-
-
 @pytest.fixture(autouse=True)
 def on_path(request):
     """Use the path of the memory, in tests that have one."""
@@ -103,7 +100,7 @@ def test_reversed_broadcast_and_overlapping_views(world, memory):
 
 
 @pytest.mark.parametrize(
-    "strides", [(0, 8), (8, 0), *(pytest.param(s, marks=OPEN_OVERLAP) for s in ((8, 8), (-8, 8), (16, 8)))]
+    "strides", [(0, 8), (8, 0), *(pytest.param(s) for s in ((8, 8), (-8, 8), (16, 8)))]
 )
 def test_receiving_into_a_view_that_overlaps_itself(world, memory, strides):
     """VIEW-ODD: two elements at one address have no value of their own."""
@@ -149,7 +146,6 @@ def test_arrays_without_dimensions(world, memory):
     assert mpicoll.allgather(memory.xp.asarray(3), comm=world).shape == (SIZE,)
 
 
-@pytest.mark.xfail(reason="open: a copy of the scalar receives")
 def test_a_scalar_cannot_receive(world):
     """ZEROD: what cannot be changed cannot be received into, rather than keep its old value silently."""
     for call in (
@@ -164,7 +160,7 @@ def test_a_scalar_cannot_receive(world):
 @pytest.mark.parametrize("algorithm", ["ring", "reduce_scatter_allgather", "two_shot"])
 def test_fewer_elements_than_ranks(world, memory, algorithm):
     """ALGO-SMALLCOUNT: algorithms that scatter the vector, with less of it than there are ranks."""
-    for count in range(SIZE + 2):
+    for count in sorted({0, 1, SIZE - 1, SIZE + 1}):
         check(world, Case("Allreduce", algorithm, count), memory)
         check(world, Case("Allreduce", f"{algorithm}/3", count, form="in place"), memory)
 

@@ -80,7 +80,6 @@ def test_errors_are_shared(tmp_path):
 
 
 @needs_mpirun
-@pytest.mark.xfail(reason="open: mistakes that are found on the way to the call are not shared", strict=False)
 @pytest.mark.parametrize("how", ["recvcounts", "functional"])
 def test_errors_before_the_call_are_shared_too(tmp_path, how):
     """HANG-EXC: what is refused while arguments are gathered, or by the functional layer, on one rank."""
@@ -118,7 +117,6 @@ def test_a_rank_that_skips_a_call_is_named(tmp_path):
 
 
 @needs_mpirun
-@pytest.mark.xfail(reason="open: both threads make a duplicate of their own", strict=False)
 def test_two_threads_that_make_the_first_call(tmp_path):
     """COMM-LAZYDUP, THREADS: the first call of a communicator comes from two threads at once: right, or refused."""
     body = """
