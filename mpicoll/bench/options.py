@@ -169,7 +169,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_how(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    number = "timed calls (as many as fit into the budget, from 3 to 200)"
+    number = "timed calls (as many as fit into the budget, at most 200)"
     add("--iters", dest="iterations", type=_told(_at_least(1)), metavar="N", help=number)
     add("--warmup", type=_told(_at_least(0)), default=2, metavar="N", help="calls before the timed ones (2)")
     add("--budget", type=_told(_seconds), default=90.0, metavar="SECONDS", help="time for the whole run (90)")

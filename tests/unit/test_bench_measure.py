@@ -51,8 +51,14 @@ def test_the_budget_is_shared_by_what_is_left():
     assert now == 100
 
 
-def test_a_spent_budget_still_gives_a_few_calls():
-    assert timed(0, 4)[0] == [FIRST] * 4
+def test_a_spent_budget_still_gives_a_call():
+    numbers, calls, _ = timed(0, 4, warmup=2)
+    assert numbers == [1] * 4
+    assert calls == 4
+
+
+def test_a_small_budget_gives_a_few_calls():
+    assert timed(1, 1)[0] == [FIRST]
 
 
 def test_an_ample_budget_does_not_give_more_than_enough():
