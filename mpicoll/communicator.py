@@ -11,12 +11,11 @@ from mpi4py import MPI
 from mpicoll.blocking import Blocking
 from mpicoll.dispatch.plan import Plan
 from mpicoll.dispatch.rules import parse_rules
-from mpicoll.errors import MismatchError
 from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
 from mpicoll.request import PersistentRequest, Request
 from mpicoll.runtime import execute, progress
-from mpicoll.runtime.agreement import agreed
+from mpicoll.runtime.agreement import Fingerprint, agreed, announced
 from mpicoll.runtime.calls import read_call
 from mpicoll.runtime.channel import Channel, channel_of
 from mpicoll.runtime.operands import Operands
@@ -136,31 +135,30 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
 
     def _gathered_counts(self, sendbuf: Any, recvbuf: Any) -> list[int]:
         """Return every rank's number of elements of recvbuf, for Reduce_scatter without recvcounts."""
-        count, trouble = 0, None
+        mine, trouble, count, channel = None, None, 0, self._get_channel()
         try:
             if is_in_place(sendbuf) or sendbuf is None or is_in_place(recvbuf) or recvbuf is None:
                 raise ValueError("reduce_scatter: recvcounts is needed where recvbuf is not an array of its own")
             spec = read_spec("reduce_scatter", "recvbuf", recvbuf)
             assert spec.array is not None
             count = int(spec.count if spec.count is not None else spec.array.size)
+            mine = Fingerprint("", "reduce_scatter", spec.array.dtype.name, -1, "", -1, "")
         except Exception as error:
             trouble = error
-        if trouble is not None and not settings.errors:
+        if _asked():
+            channel.calls += 1
+            announced(channel, "Reduce_scatter", mine, trouble, compare=settings.debug > 0)
+        elif trouble is not None:
             raise trouble
-        everyone = self._get_channel().exchange((count, repr(trouble) if trouble else ""))
-        if trouble is not None:
-            raise trouble
-        refused = [f"rank {rank} raised {text}" for rank, (_, text) in enumerate(everyone) if text]
-        if refused:
-            raise MismatchError(f"reduce_scatter: {'; '.join(refused)}")
-        return [number for number, _ in everyone]
+        return channel.exchange(count)
 
     def _tell(self, error: Exception) -> None:
-        """Tell the other ranks that this one cannot make a call, where a setting demands it."""
+        """Tell the other ranks that this one cannot make a call, where a setting demands it; raises the error."""
         if _asked():
             channel = self._get_channel()
             channel.calls += 1
-            channel.exchange((None, repr(error), False))
+            announced(channel, "", None, error, compare=False)
+        raise error
 
     def _get_channel(self) -> Channel:
         channel = self._channel

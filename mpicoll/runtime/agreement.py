@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from mpicoll.dispatch.plan import Plan
 from mpicoll.errors import MismatchError
@@ -80,6 +81,19 @@ def agreed(
         everyone = channel.exchange((mine, repr(trouble), isinstance(trouble, MemoryError)))
         if not any(short for _, _, short in everyone):
             break
+    _settle(channel, method, everyone, trouble, compare)
+    return operands, plan
+
+
+def announced(
+    channel: Channel, method: str, mine: Fingerprint | None, trouble: Exception | None, compare: bool
+) -> None:
+    """Tell the other ranks of a call whose arguments are not complete yet, or of what keeps this rank from it."""
+    _settle(channel, method, channel.exchange((mine, repr(trouble), False)), trouble, compare)
+
+
+def _settle(channel: Channel, method: str, everyone: list[Any], trouble: Exception | None, compare: bool) -> None:
+    """Raise what this rank has met, or what another one has, or that calls differ."""
     if trouble is not None:
         raise trouble
     called = next((found.collective for found, _, _ in everyone if found is not None), method.lower())
@@ -89,7 +103,6 @@ def agreed(
         raise MismatchError(f"{name}: {'; '.join(refused)}")
     if compare:
         _compare(name, [found for found, _, _ in everyone])
-    return operands, plan
 
 
 def _compare(name: str, calls: list[Fingerprint]) -> None:

@@ -93,6 +93,8 @@ class Channel:
         """Refuse a communicator on which a call has stalled or raised, a forked one, and any after MPI's end."""
         if self.broken:
             raise StalledError(f"this communicator cannot be used after: {self.broken}")
+        if MPI.Is_finalized():
+            raise RuntimeError("MPI was finalized: no call can be made any more")
         if _forked:
             raise RuntimeError(
                 "this process was forked after mpicoll was used; MPI does not survive that: spawn instead"
