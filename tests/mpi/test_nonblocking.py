@@ -25,7 +25,7 @@ METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m 
 #: calls in flight, several times as many as there are slots for
 MANY = 20
 #: elements: one message that MPI sends at once, and one for which it waits for the receiver
-COUNTS = (5, 40_000)
+COUNTS = (5, 9_000)
 
 
 def wait(request):

@@ -21,7 +21,7 @@ METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m 
 #: starts of a request
 TURNS = 4
 #: elements of a block: one message that MPI sends at once, and one for which it waits for the receiver
-COUNTS = (5, 40_000)
+COUNTS = (5, 9_000)
 
 
 class Started:
