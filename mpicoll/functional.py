@@ -19,18 +19,12 @@ from mpi4py import MPI
 from mpicoll.communicator import Communicator
 from mpicoll.runtime.arrays import Array, as_array, is_cupy
 
-_wrapped: dict[int, Communicator] = {}
-
 
 def communicator(comm: MPI.Intracomm | None = None) -> Communicator:
     """Return a communicator as `Communicator`; COMM_WORLD for None."""
     if isinstance(comm, Communicator):
         return comm
-    comm = MPI.COMM_WORLD if comm is None else comm
-    found = _wrapped.get(comm.handle)
-    if found is None or found != comm:
-        found = _wrapped[comm.handle] = Communicator(comm)
-    return found
+    return Communicator(MPI.COMM_WORLD if comm is None else comm)
 
 
 def barrier(comm: MPI.Intracomm | None = None, **options: Any) -> None:
@@ -39,16 +33,21 @@ def barrier(comm: MPI.Intracomm | None = None, **options: Any) -> None:
 
 
 def bcast(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, **options: Any) -> Any:
-    """Send the root's array to all ranks, in place; returns it.
+    """Send the root's array to all ranks, in place; returns it.  Of a number, the root's is returned.
 
     Args:
-        x: the array; of the same shape and dtype on all ranks.
+        x: the array or number; of the same shape and dtype on all ranks.
         root: rank that sends.
         comm: communicator.
         options: algorithm, stream.
     """
     where = communicator(comm)
-    where.Bcast(_array(where, "bcast", x), root, **options)
+    array = _array(where, "bcast", x)
+    if isinstance(x, bool | int | float | complex | np.generic):
+        array = array.copy()
+        where.Bcast(array, root, **options)
+        return array[()] if isinstance(x, np.generic) else array.item()
+    where.Bcast(array, root, **options)
     return x
 
 
@@ -176,10 +175,10 @@ def gatherv(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, **options:
 
 def _extents(name: str, where: Communicator, array: Array) -> tuple[list[int], int]:
     """Return every rank's extent of the first axis, and the elements of a row; a mistake is everybody's."""
-    if array.ndim == 0:
-        raise ValueError(f"{name}: x has no axis to join along")
     shapes = where._get_channel().exchange((array.shape, array.dtype.str))
     for rank, (shape, dtype) in enumerate(shapes):
+        if not shape:
+            raise ValueError(f"{name}: x has no axis to join along on rank {rank}")
         if shape[1:] != shapes[0][0][1:] or dtype != shapes[0][1]:
             raise ValueError(f"{name}: x is {shapes[0]} on rank 0, {(shape, dtype)} on rank {rank}")
     return [shape[0] for shape, _ in shapes], int(np.prod(array.shape[1:], dtype=np.int64))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -10,8 +9,7 @@ from typing import Any, Literal
 from mpi4py import MPI
 
 from mpicoll.dispatch.plan import Plan
-from mpicoll.runtime import progress
-from mpicoll.runtime.progress import Operation
+from mpicoll.runtime.progress import Operation, wait_for
 
 
 class Request:
@@ -53,7 +51,9 @@ class Request:
 
     def __del__(self) -> None:
         operation = getattr(self, "_operation", None)
-        if operation is not None and not operation.done:  # it lives on among the operations in flight
+        if (
+            operation is not None and not operation.done and not operation.channel.broken
+        ):  # it lives on among the operations in flight
             warnings.warn(
                 f"unfinished {self.plan.key.facts.collective} request was dropped", ResourceWarning, stacklevel=2
             )
@@ -61,7 +61,10 @@ class Request:
     @staticmethod
     def Waitall(requests: Sequence[Any]) -> Literal[True]:
         """Wait for all requests, mpicoll's and mpi4py's."""
-        _spin(lambda: Request.Testall(requests))
+        for request in requests:
+            if isinstance(request, Request):
+                request.Wait()
+        wait_for(lambda: Request.Testall(requests), [])
         return True
 
     @staticmethod
@@ -88,7 +91,7 @@ class Request:
             found[:] = [index]
             return done
 
-        _spin(look)
+        wait_for(look, [r._operation for r in requests if isinstance(r, Request) and r._operation is not None])
         return found[0]
 
 
@@ -133,9 +136,3 @@ def _alive(request: Any) -> bool:
 
 def _test(request: Any) -> bool:
     return bool(request.Test())
-
-
-def _spin(done: Callable[[], bool]) -> None:
-    while not done():
-        progress.advance_all()
-        os.sched_yield()

@@ -24,6 +24,7 @@ class Rank:
     sending: dict[Key, set[int]] = field(default_factory=lambda: defaultdict(set))
     read_by: dict[Key, int] = field(default_factory=dict)
     written_by: dict[Key, int] = field(default_factory=dict)
+    scratch_works: dict[int, tuple[int, int]] = field(default_factory=dict)
     synced: int = -1
     done: set[int] = field(default_factory=set)
 
@@ -119,9 +120,23 @@ class _Machine:
             if transfer.sends and key not in rank.memory:
                 raise rank.fail(step, f"sends {name} before it has a value")
             if not transfer.sends:
+                self._check_lane(rank, key, transfer.segment, step, by_message=True)
                 self._check_write(rank, key, step)
                 if rank.read_by.get(key, -1) > rank.synced:
                     raise rank.fail(step, f"race: {name} is still being read by a reduction")
+
+    def _check_lane(self, rank: Rank, key: Key, segment: int, step: int, by_message: bool) -> None:
+        """Scratch cells of different segments overlap in a lane: one segment has it at a time."""
+        program, lane = rank.program, key[1]
+        if key[0] != "scratch" or program.lanes >= program.segments:
+            return
+        pending = [t for k, t in rank.receiving.items() if k[:2] == key[:2]]
+        pending += [t for k, started in rank.sending.items() if k[:2] == key[:2] for t in started]
+        if any(program.transfers[t].segment != segment for t in pending):
+            raise rank.fail(step, f"race: scratch of lane {lane} is still in use by a message of another segment")
+        work, owner = rank.scratch_works.get(lane, (-1, segment))
+        if by_message and owner != segment and work > rank.synced:
+            raise rank.fail(step, f"race: scratch of lane {lane} is still in use by work of another segment")
 
     def _check_write(self, rank: Rank, key: Key, step: int) -> None:
         if key[0] == "input":
@@ -178,6 +193,8 @@ class _Machine:
         ids = block_ids(operation.target, rank.program.schedule)
         if any(len(column) != len(targets) for column in columns):
             raise rank.fail(work.step, f"{operation}: sources and target differ in length")
+        if any(ref.buffer == "scratch" for ref in (*sources, operation.target)):
+            rank.scratch_works[work.segment % rank.program.lanes] = number, work.segment
         results = []
         for operands in zip(*columns, strict=True):
             try:
@@ -187,6 +204,7 @@ class _Machine:
         for key, value, block in zip(targets, results, ids, strict=True):
             if key in rank.receiving:
                 raise rank.fail(work.step, f"race: {key[0]}[{key[2]}] is still being received")
+            self._check_lane(rank, key, work.segment, work.step, by_message=False)
             self._check_write(rank, key, work.step)
             self._store(rank, key, value, block, work.step)
             rank.written_by[key] = number

@@ -16,7 +16,7 @@ from mpicoll.schedule.planner import compile_program, stepwise_program
 from mpicoll.schedule.program import Key, Program
 
 #: (segments, lanes) of the planner's orders that every schedule must survive
-PIPELINES = ((1, 1), (2, 2), (3, 3), (3, 2))
+PIPELINES = ((1, 1), (2, 2), (3, 3), (3, 2), (3, 1))
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str
 
 def _pinned(facts: Facts) -> Choice:
     """Return what is cheapest for a middle size, uncut: the same for every size."""
-    middle = [c for c in candidates(replace(facts, nbytes=1 << 16)) if c.seconds is not None]
+    middle = [c for c in candidates(replace(facts, nbytes=1 << 16, segment_bytes=0)) if c.seconds is not None]
     return replace(min(middle, key=lambda c: c.seconds or 0.0).choice, segments=1)
 
 

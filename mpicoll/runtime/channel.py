@@ -67,7 +67,7 @@ class Channel:
         self.started = self.persistent = self.calls = 0
         self.broken = ""
         self.turn = threading.Lock()
-        self.watch = Watch(self) if settings.timeout > 0 else None
+        self.watch: Watch | None = None
         self.most_slots = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) // TAGS
         mine = {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
         facts = self.comm.allgather((mine, awareness.decide(), MPI.Get_processor_name()))
@@ -76,6 +76,8 @@ class Channel:
         except MismatchError:
             self.comm.Free()
             raise
+        if settings.timeout > 0:
+            self.watch = Watch(self)
         self.awareness = awareness.agree([decision for _, decision, _ in facts])
         here = [host for _, _, host in facts].count(MPI.Get_processor_name())
         yielding = settings.yield_wait
@@ -137,6 +139,13 @@ class Channel:
         """Return the slot for the next nonblocking call: all ranks take them in the same order."""
         self.started += 1
         return self.slot(1 + (self.started - 1) % NONBLOCKING)
+
+    def release(self, slot: Slot, bound: Bound) -> None:
+        """Give back a persistent request's plan, and its slot if that was the last one."""
+        slot.disown(bound)
+        if not slot.owned and self.slots.get(slot.number) is slot:
+            del self.slots[slot.number]
+            slot.close()
 
     def own_slot(self) -> Slot:
         """Return a slot for a persistent request."""

@@ -64,12 +64,12 @@ class Device:
         """Address of the stream, as CuPy's streams have it."""
         return self.stream
 
-    def scale(self, dtype: np.dtype, target: Run, factor: float) -> Call:
-        """Return a call that launches a multiplication in place."""
-        function, module = kernels.compiled(kernels.scale_source(dtype), "scale", self.device)
+    def divide(self, dtype: np.dtype, target: Run, divisor: int) -> Call:
+        """Return a call that launches a division in place."""
+        function, module = kernels.compiled(kernels.divide_source(dtype), "divide", self.device)
         count = target[1] // dtype.itemsize
         packed = ctypes.create_string_buffer(
-            bytes((ctypes.c_int64 * 2)(target[0], count)) + bytes(ctypes.c_double(factor))
+            bytes((ctypes.c_int64 * 2)(target[0], count)) + bytes(ctypes.c_double(divisor))
         )
         return self._kernel(function, module, packed, count)
 

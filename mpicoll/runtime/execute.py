@@ -91,7 +91,7 @@ def bind_new(plan: Plan, operands: Operands, channel: Channel, stream: int, slot
         runs = output_runs(layout, operands, channel.rank, bases)
         made_of = operands.row.after(channel.rank, channel.size, operands.root, program.schedule.blocks)
         combined = len(list(next(iter(made_of.values()), ())))
-        bound.add(*(worker.scale(operands.dtype, run, 1 / combined) for run in runs))
+        bound.add(*(worker.divide(operands.dtype, run, combined) for run in runs))
     return bound
 
 
@@ -194,7 +194,7 @@ def prepare(
     slot.settle()
     bound = bind_new(plan, operands, channel, _side(operands, stream, slot), slot)
     slot.own(bound)
-    return lambda: _start(operands, channel, stream, slot, lambda _: bound), lambda: slot.disown(bound)
+    return lambda: _start(operands, channel, stream, slot, lambda _: bound), lambda: channel.release(slot, bound)
 
 
 def _side(operands: Operands, stream: int, slot: Slot) -> int:

@@ -31,8 +31,9 @@ class Host:
     def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Call:
         """Return a call that combines the sources, left to right, into the target."""
         into, operands = view(target, dtype), [view(s, dtype) for s in sources]
-        if op.function is not None:
-            return lambda: apply(op.function, into, operands)
+        function = complex_product if op.name == "PROD" and dtype.kind == "c" else op.function
+        if function is not None:
+            return lambda: apply(function, into, operands)
         ufunc = op.ufunc
         assert ufunc is not None
         if is_half(dtype):
@@ -40,17 +41,19 @@ class Host:
         if len(operands) > 2:
             return lambda: _fold_chunks(ufunc, into, operands, dtype)
         a, b = operands
-        return lambda: ufunc(a, b, out=into, casting="unsafe")
+        if dtype.kind in "biu":
+            return lambda: ufunc(a, b, out=into, casting="unsafe")
+        return lambda: _combine(ufunc, into, a, b)
 
     def copy(self, target: Run, source: Run) -> Call:
         """Return a call that copies bytes."""
         into, origin = view(target, np.dtype("u1")), view(source, np.dtype("u1"))
         return lambda: np.copyto(into, origin)
 
-    def scale(self, dtype: np.dtype, target: Run, factor: float) -> Call:
-        """Return a call that multiplies in place."""
+    def divide(self, dtype: np.dtype, target: Run, divisor: int) -> Call:
+        """Return a call that divides in place."""
         into = view(target, dtype)
-        return lambda: np.multiply(into, dtype.type(factor), out=into)
+        return lambda: np.divide(into, dtype.type(divisor), out=into)
 
     def sync(self, work: int, last: bool) -> Call | None:
         """Host work needs no waiting."""
@@ -65,6 +68,15 @@ class Host:
         return None
 
 
+def complex_product(a: Any, b: Any) -> Any:
+    """Multiply so that the order of the factors does not matter to the last bit, which NumPy's product does not."""
+    product = np.empty_like(a)
+    product.real = a.real * b.real - a.imag * b.imag
+    product.imag = a.real * b.imag + a.imag * b.real
+    return product
+
+
+@np.errstate(all="ignore")
 def apply(function: Any, into: Any, operands: list[Any]) -> None:
     """Combine arrays left to right with a user's function."""
     total = operands[0]
@@ -73,6 +85,13 @@ def apply(function: Any, into: Any, operands: list[Any]) -> None:
     into[...] = total.reshape(into.shape)
 
 
+@np.errstate(all="ignore")
+def _combine(ufunc: np.ufunc, into: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """Combine two arrays; an overflow is no reason to stop, since other ranks would wait."""
+    ufunc(a, b, out=into, casting="unsafe")
+
+
+@np.errstate(all="ignore")
 def _fold_chunks(ufunc: np.ufunc, into: np.ndarray, operands: list[np.ndarray], dtype: np.dtype) -> None:
     """Combine left to right chunk by chunk, in `dtype`; the target may be any of the operands."""
     total = np.empty(min(CHUNK, into.size), dtype)

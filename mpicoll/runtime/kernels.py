@@ -35,6 +35,7 @@ __device__ __forceinline__ C operator+(C a, C b) { return C(a.re + b.re, a.im + 
 __device__ __forceinline__ C operator*(C a, C b) {
   return C(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re);
 }
+__device__ __forceinline__ C operator/(C a, R b) { return C(a.re / b, a.im / b); }
 __device__ __forceinline__ bool operator!=(C a, C b) { return a.re != b.re || a.im != b.im; }
 """
 
@@ -90,13 +91,13 @@ extern "C" __global__ void __launch_bounds__({threads}) fold(const Args args) {{
 }}
 """
 
-_SCALE = """
-struct Args {{ T* target; long long count; double factor; }};
-extern "C" __global__ void __launch_bounds__({threads}) scale(const Args args) {{
-  const A factor = A({real}(args.factor));
+_DIVIDE = """
+struct Args {{ T* target; long long count; double divisor; }};
+extern "C" __global__ void __launch_bounds__({threads}) divide(const Args args) {{
+  const {real} divisor = {real}(args.divisor);
   for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < args.count;
        i += (long long)gridDim.x * blockDim.x)
-    args.target[i] = store(load(args.target[i]) * factor);
+    args.target[i] = store(load(args.target[i]) / divisor);
 }}
 """
 
@@ -121,10 +122,10 @@ def fold_source(op: Operator, dtype: np.dtype, sources: int) -> str:
     )
 
 
-def scale_source(dtype: np.dtype) -> str:
-    """Return the source of a kernel that multiplies in place."""
+def divide_source(dtype: np.dtype) -> str:
+    """Return the source of a kernel that divides in place."""
     real = "double" if dtype.name in ("float64", "complex128") else "float"
-    return _prelude(dtype) + _SCALE.format(threads=THREADS, real=real)
+    return _prelude(dtype) + _DIVIDE.format(threads=THREADS, real=real)
 
 
 @cache

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from mpicoll.runtime.arrays import Flat, flatten, overlap
-from mpicoll.runtime.ops import Average, Operator, operator
-from mpicoll.runtime.spec import Spec, is_in_place, read_spec
+from mpicoll.runtime.ops import Operator, operator
+from mpicoll.runtime.spec import Spec, integers, is_in_place, read_spec
 from mpicoll.schedule.collectives import COLLECTIVES, Collective
 from mpicoll.schedule.partition import offsets
 
@@ -138,7 +137,7 @@ class Call:
         if counts is None:
             return self.blocks(flat, name, vector=False)
         whole = self.plain(flat, name)
-        numbers = tuple(int(c) for c in counts)
+        numbers = integers(self.method, "recvcounts", counts)
         if len(numbers) == self.size and sum(numbers) != whole:
             raise ValueError(f"{self.method}: {name} has {whole} elements, recvcounts sum to {sum(numbers)}")
         return self._fitting(flat, name, dense(numbers))
@@ -213,7 +212,7 @@ class Call:
         count: int | None = None,
         in_blocks: Blocks = ((), ()),
         out_blocks: Blocks = ((), ()),
-        op: MPI.Op | Average | None = None,
+        op: Any = None,
         aliased: bool = False,
     ) -> Operands:
         """Make the operands after the checks that concern both buffers; nbytes counts elements."""
@@ -222,8 +221,10 @@ class Call:
         if source and target:
             self._alike(source, target)
         dtype = first.array.dtype
-        found = operator(self.method, op) if op is not None else None
+        found = operator(self.method, op) if self.row.reducing else None
         if found:
+            if any(spec.raw for spec in self.specs.values()):
+                raise TypeError(f"{self.method}: op {found.name} is not defined for MPI.BYTE")
             found.check(self.method, dtype)
         flats = [source] if source is target else [source, target]
         return Operands(

@@ -99,19 +99,7 @@ class Operation:
 
     def wait(self) -> None:
         """Go on until it has ended, advancing all others in between."""
-        channel, limit = self.channel, settings.timeout
-        watch = channel.watch
-        place, since = self.position, time.monotonic()
-        while not self.ended():
-            advance_all()
-            os.sched_yield()
-            if watch is None:
-                continue
-            watch.look()
-            if self.position != place or self.gate is not None:  # the caller's own work may take its time
-                place, since = self.position, time.monotonic()
-            elif time.monotonic() - since > limit:
-                self._stall(limit)
+        wait_for(self.ended, [self])
         self.check()
 
     def _stall(self, limit: float) -> None:
@@ -164,6 +152,25 @@ def advance_all() -> None:
     with _lock:
         for operation in tuple(_active):
             operation._advance()
+
+
+def wait_for(done: Callable[[], bool], operations: list[Operation]) -> None:
+    """Make progress until done() is true; raises StalledError if none of the operations goes on in time."""
+    places, since = [o.position for o in operations], time.monotonic()
+    while not done():
+        advance_all()
+        os.sched_yield()
+        limited = [o for o in operations if not o.done and o.channel.watch is not None]
+        for operation in limited:
+            operation.channel.watch.look()  # type: ignore[union-attr]  # `limited` has only those with one
+        limit = settings.timeout
+        if not limited or limit <= 0:
+            continue
+        now = [o.position for o in operations]
+        if now != places or any(o.gate is not None for o in limited):  # the caller's own work may take its time
+            places, since = now, time.monotonic()
+        elif time.monotonic() - since > limit:
+            limited[0]._stall(limit)
 
 
 def active() -> int:

@@ -48,8 +48,6 @@ class Slot:
         if bound in self.owned:
             self.owned.remove(bound)
             bound.free()
-        if not self.owned and not self.bound:
-            self.arenas.clear()
 
     def arena(self, kind: str, device: int, nbytes: int) -> Arena:
         """Return scratch of at least nbytes; plans bound to memory that moved are dropped."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,12 +24,14 @@ class Spec:
         count: number of elements (per block where the argument has blocks), None if not given.
         counts: elements of each block, None if not given.
         displs: where each block starts, in elements, None if not given.
+        raw: the elements are taken as bytes (MPI.BYTE was given).
     """
 
     array: Array | None
     count: int | None = None
     counts: tuple[int, ...] | None = None
     displs: tuple[int, ...] | None = None
+    raw: bool = False
 
 
 def is_in_place(argument: Any) -> bool:
@@ -51,10 +54,11 @@ def read_spec(collective: str, name: str, argument: Any) -> Spec:
         raise TypeError(f"{collective}: {name} has {len(argument)} items, not array, counts, displacements and type")
     first, *rest = argument
     array = None if first is None else as_array(collective, name, first)
+    raw = bool(rest) and isinstance(rest[-1], MPI.Datatype) and rest[-1] == MPI.BYTE
     if rest and isinstance(rest[-1], MPI.Datatype | str):
         array = _typed(collective, name, array, rest.pop())
     count, counts, displs = _read_counts(collective, name, rest)
-    return Spec(array, count, counts, displs)
+    return Spec(array, count, counts, displs, raw)
 
 
 def _read_counts(
@@ -65,11 +69,11 @@ def _read_counts(
     if len(rest) == 1 and isinstance(rest[0], tuple | list) and len(rest[0]) == 2 and _nested(rest[0]):
         rest = list(rest[0])
     if not rest or rest[0] is None:
-        return None, None, _integers(collective, name, rest[1]) if len(rest) > 1 else None
+        return None, None, integers(collective, name, rest[1]) if len(rest) > 1 else None
     if np.ndim(rest[0]) == 0 and len(rest) == 1:
-        return int(rest[0]), None, None
-    counts = _integers(collective, name, rest[0])
-    displs = _integers(collective, name, rest[1]) if len(rest) > 1 and rest[1] is not None else None
+        return integers(collective, name, rest[0])[0], None, None
+    counts = integers(collective, name, rest[0])
+    displs = integers(collective, name, rest[1]) if len(rest) > 1 and rest[1] is not None else None
     return None, counts, displs
 
 
@@ -82,7 +86,7 @@ def _to_host(values: Any) -> Any:
     return values.get() if hasattr(values, "get") and hasattr(values, "device") else values
 
 
-def _integers(collective: str, name: str, values: Any) -> tuple[int, ...]:
+def integers(collective: str, name: str, values: Any) -> tuple[int, ...]:
     flat = np.atleast_1d(np.asarray(_to_host(values)))
     if flat.size and flat.dtype.kind not in "iu":
         raise TypeError(f"{collective}: counts and displacements of {name} are {flat.dtype}, not integers")
@@ -97,7 +101,10 @@ def _typed(collective: str, name: str, array: Array | None, given: MPI.Datatype 
     if array is None:
         return None
     if isinstance(given, MPI.Datatype) and given == MPI.BYTE:
-        return array.reshape(-1).view(np.uint8) if array.flags.c_contiguous else array
+        xp = np if isinstance(array, np.ndarray) else sys.modules["cupy"]
+        if not array.flags.c_contiguous:
+            raise ValueError(f"{collective}: {name} is taken as MPI.BYTE, but is not contiguous")
+        return xp.ndarray.view(array.reshape(-1), np.uint8)
     try:
         wanted = np.dtype(given) if isinstance(given, str) else np.dtype(dtlib.to_numpy_dtype(given))
     except (ValueError, TypeError):

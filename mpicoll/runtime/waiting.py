@@ -54,7 +54,7 @@ def _wait_yielding(requests: list[MPI.Prequest]) -> None:
 def wait_limited(done: Callable[[], bool], channel: Channel, what: Callable[[], str]) -> None:
     """Wait until done() is true; raises StalledError after the time limit, if there is one."""
     limit, watch = settings.timeout, channel.watch
-    end = time.monotonic() + limit if watch else math.inf
+    end = time.monotonic() + limit if watch and limit > 0 else math.inf
     while not done():
         if watch:
             watch.look()

@@ -94,6 +94,7 @@ class _Emitter:
         self.cells: dict[Key, _Cell] = defaultdict(_Cell)
         self.waited: set[int] = set()
         self.synced = -1
+        self.scratch_work: dict[int, int] = {}
         self.of_step: dict[tuple[int, int], list[int]] = defaultdict(list)
         self.added: set[tuple[int, int, bool]] = set()
         self.numbers = _message_numbers(schedule.steps)
@@ -104,6 +105,8 @@ class _Emitter:
         segment, index = self._locate(place, lane)
         if segment >= self.segments:
             return
+        if index == 0 and segment >= self.lanes:
+            self._take_over(segment - self.lanes)
         window = self.schedule.window
         if window and index >= window:
             self.wait(self.of_step[segment, index - window])
@@ -111,6 +114,16 @@ class _Emitter:
         if self.early[index]:
             ready += self._add(segment, index + 1, sends=False)  # a receive costs the peer less when early
         self._start(ready + self._add(segment, index, sends=True))
+
+    def _take_over(self, previous: int) -> None:
+        """Wait until the segment that had the lane before has no more use for its scratch.
+
+        Cells of segments of unequal lengths overlap in a lane, so their names do not tell who needs what.
+        """
+        steps = range(len(self.schedule.steps))
+        mine = [t for step in steps for t in self.of_step[previous, step]]
+        self.wait([t for t in mine if self.transfers[t].ref.buffer == "scratch"])
+        self.sync(self.scratch_work.get(previous, -1))
 
     def _add(self, segment: int, index: int, sends: bool) -> list[int]:
         """Note the sends or receives of a step, unless that was done before; returns the new ones."""
@@ -202,6 +215,8 @@ class _Emitter:
         self.wait(waits)
         work = len(self.works)
         self.works.append(Work(operation, segment, index))
+        if any(ref.buffer == "scratch" for ref in (*sources, operation.target)):
+            self.scratch_work[segment] = work
         for key in reads:
             self.cells[key].read_by = work
         for key in writes:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mpicoll import ScheduleError, verify
-from mpicoll.algorithms import get
+from mpicoll.algorithms import get, verify_algorithm
 from mpicoll.analysis.machine import run
 from mpicoll.analysis.values import Values
 from mpicoll.analysis.verify import initial_memory
@@ -332,3 +332,12 @@ def test_ranks_need_not_agree_on_packing(card):
         for turn in (0, 1):
             mixed = [pack(s, lambda ref: len(ref) == 1) if r % 2 == turn else s for r, s in enumerate(schedules)]
             verify(card.collective, mixed, root=root)
+
+
+@pytest.mark.parametrize("name", ["ring", "binomial"])
+def test_a_segment_that_does_not_wait_for_the_lane_is_a_race(monkeypatch, name):
+    """Segments of unequal lengths overlap in a lane's scratch, whatever their cells are called."""
+    card = get("reduce_scatter", name)
+    monkeypatch.setattr("mpicoll.schedule.planner._Emitter._take_over", lambda emitter, previous: None)
+    with pytest.raises(ScheduleError, match="race: scratch of lane 0 is still in use by "):
+        verify_algorithm(card, [4])
