@@ -103,13 +103,15 @@ class Operation:
         self.check()
 
     def _stall(self, limit: float) -> None:
-        """Give up: raise what is known about why nothing goes on."""
-        with _lock:
-            self._end(failed=True)
+        """Give up this and all other operations of its communicator: raise what is known about why."""
         what = self.bound.pending(self.position)
-        raise self.channel.stalled(
-            f"{self.bound.name.format(self.number)}: rank {self.channel.rank}, {what} for {limit:g} s"
-        )
+        name = self.bound.name.format(self.number)
+        error = self.channel.stalled(f"{name}: rank {self.channel.rank}, {what} for {limit:g} s")
+        with _lock:
+            for operation in [o for o in _active if o.channel is self.channel]:
+                operation.error = None if operation is self else error
+                operation._end(failed=True)
+        raise error
 
     def _end(self, failed: bool = False) -> None:
         if self in _active:
