@@ -23,21 +23,16 @@ class Count:
     """How many tests ran as mpi4py wrote them, and how many in another way, by reason."""
 
     def __init__(self) -> None:
-        self.ran = 0
-        self.skipped = 0
+        self.least: dict[str, int] = {}
+        self.passed: Counter[str] = Counter()
         self.excepted: Counter[str] = Counter()
+        self.skipped = 0
         self.missing: list[str] = []
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Compare what there is with what there must be."""
-        suites = {item.module for item in items if hasattr(item.module, "LEAST")}  # type: ignore[attr-defined]
-        for suite in suites:
-            here = Counter(item.cls.source for item in items)  # type: ignore[attr-defined]
-            self.missing = [
-                f"{name} has {here[name]} tests, not at least {least}"
-                for name, least in suite.LEAST.items()
-                if here[name] < least
-            ]
+        """Note what there must be."""
+        for item in items:
+            self.least = item.module.LEAST  # type: ignore[attr-defined]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Any:
@@ -46,17 +41,17 @@ class Count:
         if report.skipped:
             self.skipped += 1
         elif report.when == "call" and report.passed:
+            self.passed[item.cls.source] += 1  # type: ignore[attr-defined]
             reason = getattr(item.obj, "excepted", "")  # type: ignore[attr-defined]
             self.excepted[reason] += bool(reason)
-            self.ran += not reason
         return report
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say it."""
         excepted = +self.excepted
+        ran = self.passed.total() - excepted.total()
         terminalreporter.line(
-            f"conformance: {self.ran} tests of mpi4py ran, {excepted.total()} were excepted, "
-            f"mpi4py skipped {self.skipped}"
+            f"conformance: {ran} tests of mpi4py ran, {excepted.total()} were excepted, mpi4py skipped {self.skipped}"
         )
         for reason, number in excepted.items():
             terminalreporter.line(f"  {number} excepted: {reason}")
@@ -65,6 +60,13 @@ class Count:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail where tests are missing, unless the user asked for a few of them."""
-        chosen = session.config.option.keyword or session.config.option.markexpr
-        if self.missing and not chosen:
+        options = session.config.option
+        if options.keyword or options.markexpr or options.collectonly:
+            return
+        self.missing = [
+            f"of {name} {self.passed[name]} tests passed, not at least {least}"
+            for name, least in self.least.items()
+            if self.passed[name] < least
+        ]
+        if self.missing or not self.least:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
