@@ -110,7 +110,7 @@ class PersistentRequest(Request):
 
     def Start(self) -> None:
         """Start the call (again)."""
-        if self._operation is not None and not self._operation.done:
+        if self._operation is not None:
             raise RuntimeError(f"{self.plan.key.facts.collective}: the persistent request is still active")
         if self._start is None:
             raise RuntimeError(f"{self.plan.key.facts.collective}: the persistent request was freed")

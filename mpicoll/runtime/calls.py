@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.runtime.arrays import Array, flatten
+from mpicoll.runtime.arrays import flatten
 from mpicoll.runtime.operands import Call, Operands
 from mpicoll.runtime.spec import is_in_place
 from mpicoll.schedule.collectives import COLLECTIVES
@@ -121,10 +121,11 @@ def reduce_scatter(
         source = call.argument("sendbuf", sendbuf)
     blocks = call.given_blocks(source, "recvbuf" if in_place else "sendbuf", recvcounts)
     nbytes = sum(blocks[0])
-    own = (blocks[0][rank],), (blocks[1][rank],)
-    if in_place:
-        done = call.operands(source, source, in_blocks=blocks, out_blocks=own, nbytes=nbytes, op=op, aliased=True)
-        done.after.insert(0, _to_front(source.array, own[1][0], own[0][0]))
+    if in_place:  # the result goes to the front at the end; what is behind it stays as it was
+        result = type(source.array)((blocks[0][rank],), source.array.dtype)
+        target = flatten(call.method, "recvbuf", result, writes=True)
+        done = call.operands(source, target, in_blocks=blocks, out_blocks=((result.size,), (0,)), nbytes=nbytes, op=op)
+        done.after.insert(0, lambda: source.array.__setitem__(slice(result.size), result))
         return done
     target = call.argument("recvbuf", recvbuf, writes=True)
     return call.from_blocks(source, target, blocks, nbytes=nbytes, op=op)
@@ -154,14 +155,6 @@ def alltoall(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) -> 
         )
     call.apart(source, target, "MPI.IN_PLACE")
     return call.operands(source, target, in_blocks=in_blocks, out_blocks=out_blocks, nbytes=nbytes)
-
-
-def _to_front(array: Array, start: int, count: int) -> Callable[[], None]:
-    def move() -> None:
-        part = array[start : start + count]
-        array[:count] = part.copy() if start < count else part
-
-    return move if start and count else lambda: None
 
 
 def reduce_scatter_block(rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM) -> Operands:

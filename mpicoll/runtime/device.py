@@ -153,14 +153,14 @@ class Fence:
         self.stream = stream
 
 
-class _Pointer:
+class Pointer:
     """A stream's address as other libraries hand it over."""
 
     def __init__(self, pointer: int) -> None:
-        self.pointer = pointer
+        self.ptr = pointer
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.pointer
+        return 0, self.ptr
 
 
 def _external(pointer: int) -> Any:
@@ -168,7 +168,7 @@ def _external(pointer: int) -> Any:
     if not pointer:
         return cupy.cuda.Stream.null
     if hasattr(cupy.cuda.Stream, "from_external"):
-        return cupy.cuda.Stream.from_external(_Pointer(pointer))
+        return cupy.cuda.Stream.from_external(Pointer(pointer))
     return cupy.cuda.ExternalStream(pointer)  # CuPy 13
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from mpicoll.runtime.channel import Channel
 from mpicoll.runtime.host import Host
 from mpicoll.runtime.layout import Layout, Run, Shape
 from mpicoll.runtime.operands import Operands
+from mpicoll.runtime.ops import Operator
 from mpicoll.runtime.progress import Operation
 from mpicoll.runtime.slot import Slot
 from mpicoll.schedule.pack import pack
@@ -85,7 +87,9 @@ def bind_new(plan: Plan, operands: Operands, channel: Channel, stream: int, slot
     scratch = slot.arena(kind, device, layout.scratch_bytes).pointer
     binder = Binder(channel.comm, memory, channel.waiter, slot.number)
     with around:
-        binder.bind(bound, program, layout, {**where, "scratch": scratch}, operands.dtype, operands.op)
+        binder.bind(
+            bound, program, layout, {**where, "scratch": scratch}, operands.dtype, _operator(operands, memory, stream)
+        )
     if operands.op and operands.op.average:
         worker = _worker(operands, stream)
         runs = output_runs(layout, operands, channel.rank, bases)
@@ -103,6 +107,17 @@ def reserve(plan: Plan, operands: Operands, channel: Channel) -> None:
     on_device = operands.device >= 0 and plan.path != "staged"
     kind, device = ("device", operands.device) if on_device else ("host", -1)
     channel.slot(0).arena(kind, device, layout.scratch_bytes)
+
+
+def _operator(operands: Operands, memory: Any, stream: int) -> Operator | None:
+    """Return the operator, made for the memory in which it works."""
+    op = operands.op
+    if op is None or operands.device < 0 or memory is not _HOST or not op.users:
+        return op
+    from mpicoll.runtime.staged import on_device
+
+    assert op.function is not None
+    return replace(op, function=on_device(op.function, operands.device, stream))
 
 
 _HOST = Host()

@@ -114,23 +114,28 @@ class Call:
     def blocks(self, flat: Flat, name: str, vector: bool) -> Blocks:
         """Return the blocks of a buffer that has one for every rank."""
         spec = self.specs[id(flat)]
-        if spec.counts is None and spec.displs is None:
-            each = spec.count
-            if each is None:
-                each, rest = divmod(flat.size, self.size)
-                if rest:
-                    hint = "" if vector else f"; use {self.row.methods[-1]}"
-                    raise ValueError(
-                        f"{self.method}: {name} has {flat.size} elements, not a multiple of {self.size} ranks{hint}"
-                    )
-            return self._fitting(flat, name, dense((each,) * self.size))
-        if not vector:
+        counts, displs = spec.counts, spec.displs
+        if (counts or displs) and not vector:
             raise ValueError(f"{self.method}: {name} has counts of its own; use {self.row.methods[-1]}")
-        counts = spec.counts
         if counts is None:
-            raise ValueError(f"{self.method}: {name} has displacements but no counts")
-        displs = spec.displs if spec.displs is not None else offsets(counts)
+            if displs is not None and spec.count is None:
+                raise ValueError(f"{self.method}: {name} has displacements but no counts")
+            counts = (self._each(flat, name, spec, vector),) * self.size
+        if displs is None:
+            displs = offsets(counts) if spec.stride is None else tuple(r * spec.stride for r in range(len(counts)))
         return self._fitting(flat, name, (counts, displs))
+
+    def _each(self, flat: Flat, name: str, spec: Spec, vector: bool) -> int:
+        """Return the elements of each of equal blocks."""
+        if spec.count is not None:
+            return spec.count
+        each, rest = divmod(flat.size, self.size)
+        if rest:
+            hint = "" if vector else f"; use {self.row.methods[-1]}"
+            raise ValueError(
+                f"{self.method}: {name} has {flat.size} elements, not a multiple of {self.size} ranks{hint}"
+            )
+        return each
 
     def given_blocks(self, flat: Flat, name: str, counts: Any) -> Blocks:
         """Return blocks whose counts are an argument of their own; None: equal ones."""

@@ -49,9 +49,14 @@ class Operator:
     function: Callable[[Any, Any], Any] | None = None
     width: int = 1
 
+    @property
+    def users(self) -> bool:
+        """A user's own, which takes what its function takes."""
+        return self.function is not None and self.kinds == _ANY
+
     def check(self, collective: str, dtype: np.dtype) -> None:
         """Raise TypeError unless the operator serves this dtype."""
-        if self.function is not None and self.kinds == _ANY:
+        if self.users:
             return
         if kind(dtype) not in self.kinds:
             raise TypeError(f"{collective}: op {self.name} is not defined for {dtype}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +23,7 @@ class Spec:
         count: number of elements (per block where the argument has blocks), None if not given.
         counts: elements of each block, None if not given.
         displs: where each block starts, in elements, None if not given.
+        stride: distance of the blocks' starts, where one number stands for all displacements.
         raw: the elements are taken as bytes (MPI.BYTE was given).
     """
 
@@ -31,6 +31,7 @@ class Spec:
     count: int | None = None
     counts: tuple[int, ...] | None = None
     displs: tuple[int, ...] | None = None
+    stride: int | None = None
     raw: bool = False
 
 
@@ -57,29 +58,27 @@ def read_spec(collective: str, name: str, argument: Any) -> Spec:
     raw = bool(rest) and isinstance(rest[-1], MPI.Datatype) and rest[-1] == MPI.BYTE
     if rest and isinstance(rest[-1], MPI.Datatype | str):
         array = _typed(collective, name, array, rest.pop())
-    count, counts, displs = _read_counts(collective, name, rest)
-    return Spec(array, count, counts, displs, raw)
+    count, counts, displs, stride = _read_counts(collective, name, rest)
+    return Spec(array, count, counts, displs, stride, raw)
 
 
 def _read_counts(
     collective: str, name: str, rest: list[Any]
-) -> tuple[int | None, tuple[int, ...] | None, tuple[int, ...] | None]:
-    if rest and rest[-1] is None:
-        rest = rest[:-1]
-    if len(rest) == 1 and isinstance(rest[0], tuple | list) and len(rest[0]) == 2 and _nested(rest[0]):
+) -> tuple[int | None, tuple[int, ...] | None, tuple[int, ...] | None, int | None]:
+    """Return (count, counts, displs, stride); a tuple of two is (counts, displacements), as in mpi4py."""
+    if len(rest) == 1 and isinstance(rest[0], tuple) and len(rest[0]) == 2:
         rest = list(rest[0])
-    if not rest or rest[0] is None:
-        return None, None, integers(collective, name, rest[1]) if len(rest) > 1 else None
-    if np.ndim(rest[0]) == 0 and len(rest) == 1:
-        return integers(collective, name, rest[0])[0], None, None
-    counts = integers(collective, name, rest[0])
-    displs = integers(collective, name, rest[1]) if len(rest) > 1 and rest[1] is not None else None
-    return None, counts, displs
+    counts, displs = (*rest, None, None)[:2]
+    count, many = _one_or_many(collective, name, counts)
+    stride, places = _one_or_many(collective, name, displs)
+    return count, many, places, stride
 
 
-def _nested(pair: Sequence[Any]) -> bool:
-    """Tell (counts, displs) from two plain counts."""
-    return any(part is None or np.ndim(_to_host(part)) for part in pair)
+def _one_or_many(collective: str, name: str, given: Any) -> tuple[int | None, tuple[int, ...] | None]:
+    if given is None:
+        return None, None
+    numbers = integers(collective, name, given)
+    return (numbers[0], None) if np.ndim(_to_host(given)) == 0 else (None, numbers)
 
 
 def _to_host(values: Any) -> Any:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import cupy
 
 from mpicoll.runtime.bound import Bound
-from mpicoll.runtime.device import Device
+from mpicoll.runtime.device import Device, Pointer, on_stream
 from mpicoll.runtime.layout import Run
 from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.slot import Slot
+
+
+def on_device(function: Callable[[Any, Any], Any], device: int, stream: int) -> Callable[[Any, Any], Any]:
+    """Return a user's operator, which is written for device arrays, for arrays on the host."""
+
+    def combine(a: Any, b: Any) -> Any:
+        with on_stream(device, Pointer(stream)):
+            return cupy.asnumpy(function(cupy.asarray(a), cupy.asarray(b)))
+
+    return combine
 
 
 class Staging:

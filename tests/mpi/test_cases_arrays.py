@@ -215,6 +215,8 @@ def test_equal_blocks_that_are_not_equal(world):
 def test_counts_of_any_kind(world, memory, kind):
     """COUNTS-FORM: lists, tuples, arrays, NumPy numbers; in elements, displacements left out or not."""
     rank, counts = world.rank, [2 * (r + 1) for r in range(SIZE)]
+    if kind == "tuple" and SIZE == 2:
+        pytest.skip("a tuple of two is counts and displacements, as in mpi4py")
     make = {
         "list": list,
         "tuple": tuple,

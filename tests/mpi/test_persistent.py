@@ -231,7 +231,6 @@ def test_start_of_an_active_one(world):
     request.Free()
 
 
-@pytest.mark.xfail(reason="whether such a mistake is found depends on the time")
 def test_start_of_one_that_is_complete_but_was_not_waited_for(comms):
     """MPI: a request is active until Wait or Test has told that it is complete."""
     request = comms["self"].Barrier_init()
