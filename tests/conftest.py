@@ -17,11 +17,14 @@ and every rank says where it was.
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import functools
 import os
 import platform
+import shutil
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -257,6 +260,10 @@ def pytest_configure(config: pytest.Config) -> None:
     with_mpi = config.getoption("--with-mpi")
     hypothesis.settings.load_profile("mpi" if with_mpi else "unit")
     world = World(with_mpi)
+    if world.size > 1:  # ranks that shared a folder would clear each other's away at their end
+        root = tempfile.mkdtemp(prefix=f"rank{world.rank}-")
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = root
+        atexit.register(shutil.rmtree, root, ignore_errors=True)
     watchdog = Watchdog(world, 0 if config.getoption("usepdb") else TIMEOUT)
     watchdog.watch("collection")
     plugins = config.pluginmanager
