@@ -74,7 +74,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         try:
             self._do(channel, method, arguments, algorithm, stream)
         finally:
-            channel.turn.release()
+            channel.end_turn()
 
     def _do(
         self, channel: Channel, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any

@@ -67,6 +67,7 @@ class Channel:
         self.started = self.persistent = self.calls = 0
         self.broken = ""
         self.turn = threading.Lock()
+        self.caller = 0
         self.watch: Watch | None = None
         self.most_slots = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) // TAGS
         mine = {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
@@ -103,9 +104,17 @@ class Channel:
             )
 
     def take_turn(self) -> None:
-        """Refuse a call while another thread (or a user's operator) makes one on this communicator."""
-        if not self.turn.acquire(blocking=False):
-            raise RuntimeError("this communicator is in use by another call; give every thread a duplicate of its own")
+        """Wait while another thread makes a call on this communicator; refuse one from within a call."""
+        me = threading.get_ident()
+        if self.caller == me:
+            raise RuntimeError("this communicator is in use by the call that this one is made from")
+        self.turn.acquire()
+        self.caller = me
+
+    def end_turn(self) -> None:
+        """Let other threads go on."""
+        self.caller = 0
+        self.turn.release()
 
     def spoiled(self, bound: Bound, position: int, error: BaseException) -> None:
         """Note that a call raised: unless its messages all arrived, later ones could be taken for them."""
