@@ -71,7 +71,7 @@ def recursive_halving(rank: int, size: int) -> Schedule:
     if folded.index is None:
         assert folded.partner is not None
         return Schedule.of([*steps, step(Recv(out(rank), folded.partner))], size, tmp)
-    groups = [q for i in range(len(folded.members)) for q in [folded.group(i)]]
+    groups = [folded.group(i) for i in range(len(folded.members))]
     low, high = 0, len(groups)
     first = 0  # block id of the first cell of held
     while high - low > 1:

@@ -111,6 +111,8 @@ class _Machine:
                     rank.receiving.pop(key, None)
 
     def _check_start(self, rank: Rank, transfer: Transfer) -> None:
+        if not transfer.sends and transfer.ref.buffer == "scratch":
+            self._check_lane(rank, transfer.segment, transfer.step, by_message=True)
         for key in rank.program.keys(transfer.ref, transfer.segment):
             name, step = f"{key[0]}[{key[2]}]", transfer.step
             if key in rank.receiving:
@@ -120,18 +122,17 @@ class _Machine:
             if transfer.sends and key not in rank.memory:
                 raise rank.fail(step, f"sends {name} before it has a value")
             if not transfer.sends:
-                self._check_lane(rank, key, transfer.segment, step, by_message=True)
                 self._check_write(rank, key, step)
                 if rank.read_by.get(key, -1) > rank.synced:
                     raise rank.fail(step, f"race: {name} is still being read by a reduction")
 
-    def _check_lane(self, rank: Rank, key: Key, segment: int, step: int, by_message: bool) -> None:
+    def _check_lane(self, rank: Rank, segment: int, step: int, by_message: bool) -> None:
         """Scratch cells of different segments overlap in a lane: one segment has it at a time."""
-        program, lane = rank.program, key[1]
-        if key[0] != "scratch" or program.lanes >= program.segments:
+        program, lane = rank.program, segment % rank.program.lanes
+        if program.lanes >= program.segments:
             return
-        pending = [t for k, t in rank.receiving.items() if k[:2] == key[:2]]
-        pending += [t for k, started in rank.sending.items() if k[:2] == key[:2] for t in started]
+        pending = [t for k, t in rank.receiving.items() if k[:2] == ("scratch", lane)]
+        pending += [t for k, started in rank.sending.items() if k[:2] == ("scratch", lane) for t in started]
         if any(program.transfers[t].segment != segment for t in pending):
             raise rank.fail(step, f"race: scratch of lane {lane} is still in use by a message of another segment")
         work, owner = rank.scratch_works.get(lane, (-1, segment))
@@ -201,10 +202,11 @@ class _Machine:
                 results.append(self.values.combine(list(operands)))
             except ValueError as error:
                 raise rank.fail(work.step, f"{operation}: {error}") from None
+        if operation.target.buffer == "scratch":
+            self._check_lane(rank, work.segment, work.step, by_message=False)
         for key, value, block in zip(targets, results, ids, strict=True):
             if key in rank.receiving:
                 raise rank.fail(work.step, f"race: {key[0]}[{key[2]}] is still being received")
-            self._check_lane(rank, key, work.segment, work.step, by_message=False)
             self._check_write(rank, key, work.step)
             self._store(rank, key, value, block, work.step)
             rank.written_by[key] = number
