@@ -22,10 +22,10 @@ class Arena:
         self.nbytes = 0
         self.pointer = 0
 
-    def reserve(self, nbytes: int) -> bool:
-        """Make sure of at least nbytes; True if the memory moved, so that old addresses are void."""
+    def reserve(self, nbytes: int) -> None:
+        """Make sure of at least nbytes; the memory may move, and old addresses are void then."""
         if nbytes <= self.nbytes:
-            return False
+            return
         wanted = max(SMALLEST, 1 << (nbytes - 1).bit_length() if nbytes < 1 << 26 else nbytes)
         self._retire()
         self.nbytes = 0
@@ -36,7 +36,6 @@ class Arena:
                 f"no {format_bytes(wanted)} of {self.kind} memory for scratch; lower MPICOLL_SCRATCH_LIMIT ({error})"
             ) from None
         self.nbytes = wanted
-        return True
 
     def _retire(self) -> None:
         """Give the old piece back once nothing on a device uses it any more."""

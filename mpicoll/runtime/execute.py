@@ -14,7 +14,7 @@ from mpicoll.runtime import progress
 from mpicoll.runtime.bound import Binder, Bound
 from mpicoll.runtime.channel import Channel
 from mpicoll.runtime.host import Host
-from mpicoll.runtime.layout import Layout, Run, Shape
+from mpicoll.runtime.layout import Layout, Run, Shape, merge
 from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.ops import Operator
 from mpicoll.runtime.progress import Operation
@@ -74,9 +74,7 @@ def program_of(plan: Plan, shape: Shape, aliased: bool) -> Program:
 
 def bind_new(plan: Plan, operands: Operands, channel: Channel, stream: int, slot: Slot) -> Bound:
     """Return the plan bound to the operands' memory; the caller keeps it and frees it."""
-    shape = Shape.of(operands, channel.rank, channel.size)
-    program = program_of(plan, shape, operands.aliased)
-    layout = Layout(shape, program.schedule, program.segments, program.lanes, operands.dtype.itemsize)
+    program, layout = _laid_out(plan, operands, channel)
     bases = {
         "input": operands.input.pointer if operands.input else 0,
         "output": operands.output.pointer if operands.output else 0,
@@ -101,12 +99,17 @@ def bind_new(plan: Plan, operands: Operands, channel: Channel, stream: int, slot
 
 def reserve(plan: Plan, operands: Operands, channel: Channel) -> None:
     """Make sure of a blocking call's scratch; raises MemoryError."""
-    shape = Shape.of(operands, channel.rank, channel.size)
-    program = program_of(plan, shape, operands.aliased)
-    layout = Layout(shape, program.schedule, program.segments, program.lanes, operands.dtype.itemsize)
+    _, layout = _laid_out(plan, operands, channel)
     on_device = operands.device >= 0 and plan.path != "staged"
     kind, device = ("device", operands.device) if on_device else ("host", -1)
     channel.slot(0).arena(kind, device, layout.scratch_bytes)
+
+
+def _laid_out(plan: Plan, operands: Operands, channel: Channel) -> tuple[Program, Layout]:
+    """Return the compiled program of a call, and where its cells are."""
+    shape = Shape.of(operands, channel.rank, channel.size)
+    program = program_of(plan, shape, operands.aliased)
+    return program, Layout(shape, program.schedule, program.segments, program.lanes, operands.dtype.itemsize)
 
 
 def _operator(operands: Operands, memory: Any, stream: int) -> Operator | None:
@@ -176,13 +179,7 @@ def input_runs(layout: Layout, operands: Operands, rank: int, bases: dict[str, i
 
 def _runs(buffer: str, ids: Any, layout: Layout, bases: dict[str, int]) -> list[Run]:
     runs = sorted(layout.cell(buffer, block, segment, bases) for segment in range(layout.segments) for block in ids)
-    merged: list[Run] = []
-    for address, nbytes in runs:
-        if merged and merged[-1][0] + merged[-1][1] == address:
-            merged[-1] = merged[-1][0], merged[-1][1] + nbytes
-        elif nbytes:
-            merged.append((address, nbytes))
-    return merged
+    return merge(runs)
 
 
 def run(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Bound:

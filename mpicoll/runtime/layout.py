@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mpicoll.runtime.operands import Blocks, Operands
 from mpicoll.schedule.ir import Ref, Schedule
+from mpicoll.schedule.pack import consecutive
 from mpicoll.schedule.partition import offsets, split
 
 #: (address, number of bytes)
@@ -64,8 +66,8 @@ class Shape:
 
     def contiguous(self, ref: Ref, segments: int) -> bool:
         """Tell whether the cells lie next to each other in memory, in this order."""
-        if any(b != a + 1 for a, b in zip(ref.cells, ref.cells[1:], strict=False)):
-            return self.pairs and len(ref) == 1
+        if not consecutive(ref):
+            return False
         if self.free or ref.buffer == "scratch" or len(ref) == 1:
             return True
         if segments > 1:
@@ -98,14 +100,7 @@ class Layout:
 
     def runs(self, ref: Ref, segment: int, bases: dict[str, int]) -> list[Run]:
         """Return the cells' memory as (address, bytes), neighbours merged, empty cells left out."""
-        merged: list[Run] = []
-        for cell in ref.cells:
-            address, nbytes = self.cell(ref.buffer, cell, segment, bases)
-            if merged and merged[-1][0] + merged[-1][1] == address:
-                merged[-1] = merged[-1][0], merged[-1][1] + nbytes
-            elif nbytes:
-                merged.append((address, nbytes))
-        return merged
+        return merge(self.cell(ref.buffer, cell, segment, bases) for cell in ref.cells)
 
     def cell(self, buffer: str, cell: int, segment: int, bases: dict[str, int]) -> Run:
         """Return one cell's address and bytes."""
@@ -134,6 +129,17 @@ class Layout:
 
     def _blocks(self, segment: int) -> tuple[int, ...]:
         return split(self.of_segment[segment], self.schedule.blocks, self.shape.grain)
+
+
+def merge(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs with neighbours merged and empty ones left out."""
+    merged: list[Run] = []
+    for address, nbytes in runs:
+        if merged and merged[-1][0] + merged[-1][1] == address:
+            merged[-1] = merged[-1][0], merged[-1][1] + nbytes
+        elif nbytes:
+            merged.append((address, nbytes))
+    return merged
 
 
 def _grain(operands: Operands) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +85,12 @@ def _to_host(values: Any) -> Any:
 
 
 def integers(collective: str, name: str, values: Any) -> tuple[int, ...]:
+    """Return counts or displacements, on the host or a device, as a tuple.
+
+    Raises:
+        TypeError: they are not integers.
+        ValueError: one is negative.
+    """
     flat = np.atleast_1d(np.asarray(_to_host(values)))
     if flat.size and flat.dtype.kind not in "iu":
         raise TypeError(f"{collective}: counts and displacements of {name} are {flat.dtype}, not integers")
@@ -100,10 +105,9 @@ def _typed(collective: str, name: str, array: Array | None, given: MPI.Datatype 
     if array is None:
         return None
     if isinstance(given, MPI.Datatype) and given == MPI.BYTE:
-        xp = np if isinstance(array, np.ndarray) else sys.modules["cupy"]
         if not array.flags.c_contiguous:
             raise ValueError(f"{collective}: {name} is taken as MPI.BYTE, but is not contiguous")
-        return xp.ndarray.view(array.reshape(-1), np.uint8)
+        return array.reshape(-1).view(np.uint8)
     try:
         wanted = np.dtype(given) if isinstance(given, str) else np.dtype(dtlib.to_numpy_dtype(given))
     except (ValueError, TypeError):

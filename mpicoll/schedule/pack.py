@@ -38,8 +38,7 @@ def pack(schedule: Schedule, contiguous: Callable[[Ref], bool]) -> Schedule:
                 messages.append(Recv(packed, message.peer))
         steps[-1] = replace(steps[-1], local=(*steps[-1].local, *before))
         steps.append(Step(tuple(messages), (*after, *one.local)))
-    window = schedule.window
-    return Schedule(tuple(steps), schedule.blocks, tuple(ids), window)
+    return Schedule(tuple(steps), schedule.blocks, tuple(ids), schedule.window)
 
 
 def consecutive(ref: Ref) -> bool:
