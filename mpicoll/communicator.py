@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NoReturn
 
 from mpi4py import MPI
 
@@ -152,7 +152,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
             raise trouble
         return channel.exchange(count)
 
-    def _tell(self, error: Exception) -> None:
+    def _tell(self, error: Exception) -> NoReturn:
         """Tell the other ranks that this one cannot make a call, where a setting demands it; raises the error."""
         if _asked():
             channel = self._get_channel()

@@ -210,7 +210,6 @@ def _array(where: Communicator, name: str, x: Any) -> Array:
         return as_array(name, "x", x)
     except Exception as error:
         where._tell(error)
-        raise
 
 
 def _result(x: Any, array: Array, shape: tuple[int, ...], out: Any) -> tuple[Any, Array]:

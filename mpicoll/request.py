@@ -70,14 +70,14 @@ class Request:
     @staticmethod
     def Testall(requests: Sequence[Any]) -> bool:
         """Make progress on all requests, mpicoll's and mpi4py's; True once all are complete."""
-        return all([_test(request) for request in requests])
+        return all([request.Test() for request in requests])
 
     @staticmethod
     def Testany(requests: Sequence[Any]) -> tuple[int, bool]:
         """Return (index of a complete request, True), or (MPI.UNDEFINED, False); null requests do not count."""
-        alive = [k for k, request in enumerate(requests) if _alive(request)]
+        alive = [k for k, request in enumerate(requests) if request]
         for k in alive:
-            if _test(requests[k]):
+            if requests[k].Test():
                 return k, True
         return MPI.UNDEFINED, not alive
 
@@ -128,11 +128,3 @@ class PersistentRequest(Request):
         """Start all requests in order."""
         for request in requests:
             request.Start()
-
-
-def _alive(request: Any) -> bool:
-    return bool(request)
-
-
-def _test(request: Any) -> bool:
-    return bool(request.Test())
