@@ -42,7 +42,7 @@ class Arena:
         if self.memory is not None and self.kind != "host":
             import cupy
 
-            with cupy.cuda.Device(self.device if self.kind == "device" else None):
+            with cupy.cuda.Device(self.device):
                 cupy.cuda.runtime.deviceSynchronize()
         self.memory = None
 

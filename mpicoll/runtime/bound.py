@@ -12,9 +12,10 @@ from mpi4py import MPI
 from mpicoll.runtime.host import Call, Host
 from mpicoll.runtime.layout import Layout, Run
 from mpicoll.runtime.ops import Operator
+from mpicoll.runtime.segments import Edges, finished_early
 from mpicoll.runtime.waiting import Waiter
 from mpicoll.schedule.ir import Reduce, block_ids
-from mpicoll.schedule.program import Launch, Program, Start, Sync, Transfer, Wait
+from mpicoll.schedule.program import Instruction, Launch, Program, Start, Sync, Transfer, Wait
 
 #: tags of a slot; messages between two ranks beyond that reuse tags, in order
 TAGS = 4096
@@ -99,6 +100,28 @@ class Bound:
         self.polls.clear()
 
 
+class Around:
+    """What is bound around a program and around its segments: here, nothing.
+
+    Attributes:
+        by_segment: something comes before or behind a segment, whose last messages are waited for early then.
+    """
+
+    by_segment = False
+
+    def first(self, bound: Bound) -> None:
+        """Add what comes before the program."""
+
+    def begin(self, bound: Bound, segment: int) -> None:
+        """Add what comes before the first instruction of a segment."""
+
+    def end(self, bound: Bound, segment: int) -> None:
+        """Add what comes behind the last instruction that writes a segment's output, if any does."""
+
+    def last(self, bound: Bound) -> None:
+        """Add what comes behind the program."""
+
+
 @dataclass
 class Binder:
     """Binds programs to addresses.
@@ -123,28 +146,40 @@ class Binder:
         bases: dict[str, int],
         dtype: np.dtype,
         op: Operator | None,
+        around: Around,
     ) -> None:
-        """Append the program, bound to where input, output and scratch start."""
+        """Append the program, bound to where input, output and scratch start, and what goes around it."""
+        program = finished_early(program) if around.by_segment else program
+        edges = Edges.of(program) if around.by_segment else Edges({}, {})
         bound.program = program
         bound.requests = [self._request(t, program.segments, layout, bases) for t in program.transfers]
         synced_later = _synced_later(program)
-        latest = -1
-        for instruction in program.instructions:
-            match instruction:
-                case Start(transfers):
-                    bound.last_start = len(bound.calls)
-                    bound.add(_starter([bound.requests[t] for t in transfers]))
-                case Wait(transfers):
-                    bound.waits[len(bound.calls)] = transfers
-                    requests = [bound.requests[t] for t in transfers]
-                    bound.add(self.waiter.waiter(requests), poll=self.waiter.poll(requests))
-                case Launch(work):
-                    latest = work
-                    bound.add(*self._work(program, work, layout, bases, dtype, op))
-                    if work in synced_later:
-                        bound.add(self.memory.launched(work))
-                case Sync(work):
-                    bound.add(self.memory.sync(work, work == latest), poll=self.memory.poll(work, work == latest))
+        around.first(bound)
+        for place, instruction in enumerate(program.instructions):
+            for segment in edges.begin.get(place, []):
+                around.begin(bound, segment)
+            if isinstance(instruction, Launch):
+                bound.add(*self._work(program, instruction.work, layout, bases, dtype, op))
+            self._add(bound, instruction, synced_later)
+            for segment in edges.end.get(place, []):
+                around.end(bound, segment)
+        around.last(bound)
+
+    def _add(self, bound: Bound, instruction: Instruction, synced_later: set[int]) -> None:
+        """Append what does not depend on where the data are."""
+        match instruction:
+            case Start(transfers):
+                bound.last_start = len(bound.calls)
+                bound.add(_starter([bound.requests[t] for t in transfers]))
+            case Wait(transfers):
+                bound.waits[len(bound.calls)] = transfers
+                requests = [bound.requests[t] for t in transfers]
+                bound.add(self.waiter.waiter(requests), poll=self.waiter.poll(requests))
+            case Launch(work) if work in synced_later:
+                bound.add(self.memory.launched(work))
+            case Sync(work):
+                last = work not in synced_later
+                bound.add(self.memory.sync(work, last), poll=self.memory.poll(work, last))
 
     def _request(self, transfer: Transfer, segments: int, layout: Layout, bases: dict[str, int]) -> MPI.Prequest:
         runs = layout.runs(transfer.ref, transfer.segment, bases)

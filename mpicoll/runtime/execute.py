@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 from mpicoll.dispatch.plan import Key, Plan, make_plan
 from mpicoll.dispatch.select import Facts
 from mpicoll.runtime import progress
-from mpicoll.runtime.bound import Binder, Bound
+from mpicoll.runtime.around import Mirror, Mirrors, Ordered, unmappable
+from mpicoll.runtime.bound import Around, Binder, Bound
 from mpicoll.runtime.channel import Channel
 from mpicoll.runtime.host import Host
 from mpicoll.runtime.layout import Layout, Run, Shape, merge
@@ -75,34 +75,36 @@ def program_of(plan: Plan, shape: Shape, aliased: bool) -> Program:
 def bind_new(plan: Plan, operands: Operands, channel: Channel, stream: int, slot: Slot) -> Bound:
     """Return the plan bound to the operands' memory; the caller keeps it and frees it."""
     program, layout = _laid_out(plan, operands, channel)
-    bases = {
-        "input": operands.input.pointer if operands.input else 0,
-        "output": operands.output.pointer if operands.output else 0,
-    }
     bound = Bound(name=f"{operands.method} #{{}} {plan.algorithm!r}")
-    memory, where, around = _memory(plan, operands, stream, slot, layout, bases, bound, channel.rank)
+    memory, where, around = _memory(plan, operands, stream, slot, layout, channel.rank)
     kind, device = ("device", operands.device) if memory is not _HOST else ("host", -1)
     scratch = slot.arena(kind, device, layout.scratch_bytes).pointer
     binder = Binder(channel.comm, memory, channel.waiter, slot.number)
-    with around:
-        binder.bind(
-            bound, program, layout, {**where, "scratch": scratch}, operands.dtype, _operator(operands, memory, stream)
-        )
+    bases = {**where, "scratch": scratch}
+    binder.bind(bound, program, layout, bases, operands.dtype, _operator(operands, memory, stream), around)
     if operands.op and operands.op.average:
         worker = _worker(operands, stream)
-        runs = output_runs(layout, operands, channel.rank, bases)
+        runs = output_runs(layout, operands, channel.rank, _bases(operands))
         made_of = operands.row.after(channel.rank, channel.size, operands.root, program.schedule.blocks)
         combined = len(list(next(iter(made_of.values()), ())))
         bound.add(*(worker.divide(operands.dtype, run, combined) for run in runs))
     return bound
 
 
+def _bases(operands: Operands) -> dict[str, int]:
+    """Return where the input and the output start."""
+    buffers = (("input", operands.input), ("output", operands.output))
+    return {name: flat.pointer if flat else 0 for name, flat in buffers}
+
+
 def reserve(plan: Plan, operands: Operands, channel: Channel) -> None:
-    """Make sure of a blocking call's scratch; raises MemoryError."""
+    """Make sure of a blocking call's scratch and copies; raises MemoryError."""
     _, layout = _laid_out(plan, operands, channel)
     on_device = operands.device >= 0 and plan.path != "staged"
     kind, device = ("device", operands.device) if on_device else ("host", -1)
     channel.slot(0).arena(kind, device, layout.scratch_bytes)
+    if operands.device >= 0:
+        _mirrors(plan, operands, channel.slot(0), layout)
 
 
 def _laid_out(plan: Plan, operands: Operands, channel: Channel) -> tuple[Program, Layout]:
@@ -136,50 +138,53 @@ def _worker(operands: Operands, stream: int) -> Any:
 
 
 def _memory(
-    plan: Plan,
-    operands: Operands,
-    stream: int,
-    slot: Slot,
-    layout: Layout,
-    bases: dict[str, int],
-    bound: Bound,
-    rank: int,
-) -> tuple[Any, dict[str, int], AbstractContextManager[None]]:
+    plan: Plan, operands: Operands, stream: int, slot: Slot, layout: Layout, rank: int
+) -> tuple[Any, dict[str, int], Around]:
     """Return what does the local work, where input and output are for it, and what goes around it."""
+    bases = _bases(operands)
     if operands.device < 0:
-        return _HOST, bases, nullcontext()
-    if plan.path == "staged":
-        from mpicoll.runtime.staged import Staging
+        return _HOST, bases, Around()
+    fence, worker = slot.fence(operands.device), _worker(operands, stream)
+    mirrors = _mirrors(plan, operands, slot, layout)
+    if mirrors is None:
+        return worker, bases, Ordered(fence, stream)
+    segments, back = range(layout.segments), None
+    inputs = [mirrors.pairs("input", input_runs(layout, operands, rank, bases, [s])) for s in segments]
+    outputs = [mirrors.pairs("output", output_runs(layout, operands, rank, bases, [s])) for s in segments]
+    staged = plan.path == "staged"
+    if staged and layout.segments > 1:
+        from mpicoll.runtime.staged import Back
 
-        staging = Staging(slot, operands, stream)
-        inputs, outputs = (runs(layout, operands, rank, bases) for runs in (input_runs, output_runs))
-        return _HOST, staging.bases, staging.around(bound, inputs, outputs)
-    return _worker(operands, stream), bases, _ordered(slot.fence(operands.device), stream, bound)
+        back = Back(operands.device, stream, int(slot.side_stream(operands.device, "back").ptr))
+    around = Mirror(_worker(operands, stream), fence, inputs, outputs, back)
+    return _HOST if staged else worker, mirrors.bases, around
 
 
-@contextmanager
-def _ordered(fence: Any, stream: int, bound: Bound) -> Iterator[None]:
-    """Put the order on the stream around what is bound meanwhile."""
-    bound.add(lambda: fence.enter(stream), poll=lambda: fence.is_open(stream))
-    yield
-    bound.add(lambda: fence.leave(stream))
+def _mirrors(plan: Plan, operands: Operands, slot: Slot, layout: Layout) -> Mirrors | None:
+    """Return copies of a call's device arrays, None if the program may work on the arrays themselves."""
+    staged = plan.path == "staged"
+    which = {"input", "output"} if staged else unmappable(operands)
+    return Mirrors.of(operands, which, slot, -1 if staged else layout.scratch_bytes) if which else None
 
 
-def output_runs(layout: Layout, operands: Operands, rank: int, bases: dict[str, int]) -> list[Run]:
-    """Return where this rank's results are."""
+def output_runs(
+    layout: Layout, operands: Operands, rank: int, bases: dict[str, int], segments: Iterable[int] | None = None
+) -> list[Run]:
+    """Return where this rank's results are, of some segments or of all."""
     ids = operands.row.after(rank, layout.shape.size, operands.root, layout.schedule.blocks)
-    return _runs("output", ids, layout, bases)
+    return _runs("output", ids, layout, bases, range(layout.segments) if segments is None else segments)
 
 
-def input_runs(layout: Layout, operands: Operands, rank: int, bases: dict[str, int]) -> list[Run]:
-    """Return where this rank's contribution is."""
+def input_runs(
+    layout: Layout, operands: Operands, rank: int, bases: dict[str, int], segments: Iterable[int]
+) -> list[Run]:
+    """Return where this rank's contribution is, of some segments."""
     ids = operands.row.before(rank, layout.shape.size, operands.root, layout.schedule.blocks)
-    return _runs("input", ids, layout, bases)
+    return _runs("input", ids, layout, bases, segments)
 
 
-def _runs(buffer: str, ids: Any, layout: Layout, bases: dict[str, int]) -> list[Run]:
-    runs = sorted(layout.cell(buffer, block, segment, bases) for segment in range(layout.segments) for block in ids)
-    return merge(runs)
+def _runs(buffer: str, ids: Any, layout: Layout, bases: dict[str, int], segments: Iterable[int]) -> list[Run]:
+    return merge(sorted(layout.cell(buffer, block, s, bases) for s in segments for block in ids))
 
 
 def run(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Bound:

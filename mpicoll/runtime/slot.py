@@ -29,7 +29,7 @@ class Slot:
         self.bound: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
         self.arenas: dict[tuple[str, int], Arena] = {}
         self.fences: dict[int, Any] = {}
-        self.streams: dict[int, Any] = {}
+        self.streams: dict[tuple[int, str], Any] = {}
         self.last: Operation | None = None
         self.owned: list[Bound] = []
 
@@ -65,13 +65,13 @@ class Slot:
             self.fences[device] = Fence()
         return self.fences[device]
 
-    def side_stream(self, device: int) -> Any:
-        """Return a stream of this slot's own on a device, for calls that do not block."""
-        if device not in self.streams:
+    def side_stream(self, device: int, use: str = "calls") -> Any:
+        """Return a stream of this slot's own on a device: for calls that do not block, or for another use."""
+        if (device, use) not in self.streams:
             from mpicoll.runtime.device import new_stream
 
-            self.streams[device] = new_stream(device)
-        return self.streams[device]
+            self.streams[device, use] = new_stream(device)
+        return self.streams[device, use]
 
     def find(self, key: tuple[Any, ...]) -> Bound | None:
         """Return a cached bound plan and mark it as recently used."""

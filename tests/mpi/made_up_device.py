@@ -1,0 +1,213 @@
+"""A device that is made up: NumPy memory behind streams that work when they please.
+
+It stands in for CuPy under `mpicoll.runtime.device`, so that the order of what is enqueued can be
+tested where there is no GPU.  What is enqueued is done at once ("early"), not before something
+waits for it ("late"), or by chance in between ("random"): whatever a program leaves open to chance
+goes wrong in one of them.
+"""
+
+import ctypes
+import random
+import sys
+from collections import deque
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+
+from mpicoll.runtime.host import Host
+
+NOT_READY = 600
+
+
+class Streams:
+    """All streams of the device, by address; a stream is a queue of calls, which say whether they could be done."""
+
+    def __init__(self, manner):
+        self.manner, self.chance = manner, random.Random(1)
+        self.queues, self.current, self.log = {}, 0, []
+
+    def enqueue(self, pointer, call, what=None):
+        self.queues.setdefault(pointer, deque()).append(call)
+        if what:
+            self.log.append((pointer, *what))
+        self.look()
+
+    def look(self):
+        """Work as far as the manner demands."""
+        for pointer in list(self.queues):
+            if self.manner == "early":
+                self.advance(pointer, len(self.queues[pointer]))
+            elif self.manner == "random":
+                self.advance(pointer, self.chance.randrange(3))
+
+    def advance(self, pointer, number):
+        queue = self.queues.setdefault(pointer, deque())
+        for _ in range(number):
+            if not queue or not queue[0]():
+                return
+            queue.popleft()
+
+    def synchronize(self, pointer, until=lambda: False):
+        while self.queues.get(pointer) and not until():
+            self.advance(pointer, 1)
+
+    def query(self, pointer, done):
+        """Be ready at the second question at the latest, for who asks has to ask again."""
+        if done():
+            return 0
+        self.advance(pointer, 1)
+        return NOT_READY
+
+    def finish(self):
+        for pointer in list(self.queues):
+            self.synchronize(pointer)
+
+
+class Event:
+    """Complete if it was never recorded."""
+
+    def __init__(self, made_up, **_):
+        self.ptr = made_up.number()
+        self.stream, self.recorded, self.reached = 0, 0, 0
+        made_up.events[self.ptr] = self
+
+    @property
+    def done(self):
+        return self.reached >= self.recorded
+
+
+class MadeUp:
+    """The parts of CuPy that `runtime/device.py` uses."""
+
+    def __init__(self, manner):
+        self.streams, self.events, self.last = Streams(manner), {}, 0
+
+    def number(self):
+        self.last += 1
+        return self.last
+
+    def module(self):
+        runtime = SimpleNamespace(
+            memcpyAsync=self.copy,
+            eventRecord=self.record,
+            eventSynchronize=lambda e: self.wait(self.events[e]),
+            eventQuery=lambda e: self.streams.query(self.events[e].stream, lambda: self.events[e].done),
+            streamSynchronize=self.streams.synchronize,
+            streamQuery=lambda s: self.streams.query(s, lambda: not self.streams.queues.get(s)),
+            streamWaitEvent=self.wait_later,
+            getDevice=lambda: 0,
+            deviceSynchronize=self.streams.finish,
+        )
+        made_up = self
+
+        class Stream:
+            def __init__(self, pointer=None, non_blocking=False):
+                self.ptr = made_up.number() if pointer is None else pointer
+
+            def __enter__(self):
+                self.outer, made_up.streams.current = made_up.streams.current, self.ptr
+
+            def __exit__(self, *_):
+                made_up.streams.current = self.outer
+
+            @staticmethod
+            def from_external(other):
+                return Stream(other.ptr)
+
+        class Device:
+            def __init__(self, number=None):
+                self.id = 0
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                pass
+
+        Stream.null = Stream(0)
+        module = ModuleType("cupy")
+        module.ndarray = type("ndarray", (), {})
+        module.cuda = SimpleNamespace(
+            runtime=runtime,
+            driver=SimpleNamespace(launchKernel=None),
+            Event=lambda **_: Event(made_up),
+            Stream=Stream,
+            Device=Device,
+            get_current_stream=lambda: Stream(made_up.streams.current),
+            alloc_pinned_memory=Memory,
+            Memory=Memory,
+        )
+        return module
+
+    def copy(self, to, origin, nbytes, kind, stream):
+        def done():
+            ctypes.memmove(to, origin, nbytes)
+            return True
+
+        self.streams.enqueue(stream, done, ("copy", to, origin, nbytes))
+
+    def record(self, pointer, stream):
+        event = self.events[pointer]
+        event.stream, event.recorded = stream, event.recorded + 1
+        number = event.recorded
+
+        def done():
+            event.reached = max(event.reached, number)
+            return True
+
+        self.streams.enqueue(stream, done)
+
+    def wait(self, event):
+        self.streams.synchronize(event.stream, lambda: event.done)
+
+    def wait_later(self, stream, pointer):
+        event = self.events[pointer]
+        number = event.recorded
+
+        def done():
+            if event.reached < number:
+                self.streams.advance(event.stream, 1)
+            return event.reached >= number
+
+        self.streams.enqueue(stream, done)
+
+    def reduce(self, worker, op, dtype, target, sources):
+        """What stands for a kernel: NumPy's work, on the stream."""
+        return self._later(worker, Host().reduce(op, dtype, target, sources))
+
+    def divide(self, worker, dtype, target, divisor):
+        return self._later(worker, Host().divide(dtype, target, divisor))
+
+    def _later(self, worker, work):
+        def done():
+            work()
+            return True
+
+        return lambda: self.streams.enqueue(worker.stream, done)
+
+
+class Memory:
+    """Memory of any kind, full of what nobody expects."""
+
+    def __init__(self, nbytes):
+        self.array = np.full(nbytes, 0xEE, "u1")
+        self.ptr = self.array.ctypes.data
+
+
+def install(monkeypatch, manner):
+    """Put the made-up device under mpicoll: NumPy arrays are device arrays then."""
+    made_up = MadeUp(manner)
+    monkeypatch.setitem(sys.modules, "cupy", made_up.module())
+    for name in ("device", "staged"):
+        monkeypatch.delitem(sys.modules, f"mpicoll.runtime.{name}", raising=False)
+    from mpicoll.runtime import arrays, execute
+    from mpicoll.runtime.device import Device
+
+    def unpack(operands):  # with CuPy, too, this is work on the current stream
+        made_up.streams.enqueue(made_up.streams.current, lambda: [call() for call in operands.after] or True)
+
+    monkeypatch.setattr(Device, "reduce", lambda *args: made_up.reduce(*args))
+    monkeypatch.setattr(Device, "divide", lambda *args: made_up.divide(*args))
+    monkeypatch.setattr(arrays, "device_of", lambda array: 0)
+    monkeypatch.setattr(execute, "_unpack", unpack)
+    return made_up
