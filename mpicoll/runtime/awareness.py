@@ -33,7 +33,7 @@ _LAUNCHER = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "MPI_LOCAL", "HYDRA", "HYDI", "P
 
 
 #: what the variables of both MPIs must be for device messages
-REQUIRED = {**VARIABLES["openmpi"], **VARIABLES["mpich"]}
+REQUIRED = {row.name: row.value for row in VARIABLES if row.needed}
 
 
 @dataclass(frozen=True)

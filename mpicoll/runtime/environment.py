@@ -13,15 +13,36 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-#: variables that make each MPI hand device messages to UCX; each can be overridden by setting it
-VARIABLES = {
-    "openmpi": {
-        "OMPI_MCA_pml": "ucx",
-        "OMPI_MCA_pml_ucx_tls": "any",
-        "OMPI_MCA_pml_ucx_devices": "any",
-    },
-    "mpich": {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ucx"},
-}
+
+@dataclass(frozen=True)
+class Variable:
+    """One row: a variable that is set before MPI starts, unless the user has set it.
+
+    Attributes:
+        name: of the environment variable.
+        value: what it is set to.
+        reader: the library that reads it.
+        why: what it does.
+        measured: effect and where it was seen, "" if it is no matter of speed.
+        needed: device messages fail, or crash, if the user has set it to something else.
+    """
+
+    name: str
+    value: str
+    reader: str
+    why: str
+    measured: str = ""
+    needed: bool = True
+
+
+#: for one UCX setting to be added, one row; `bench/ucx_settings.py` measures candidates
+VARIABLES = (
+    Variable("OMPI_MCA_pml", "ucx", "Open MPI", "messages go through UCX, which knows CUDA"),
+    Variable("OMPI_MCA_pml_ucx_tls", "any", "Open MPI", "UCX is taken where there is no InfiniBand, too"),
+    Variable("OMPI_MCA_pml_ucx_devices", "any", "Open MPI", "UCX is taken where there is no InfiniBand, too"),
+    Variable("MPIR_CVAR_NOLOCAL", "1", "MPICH", "messages within a node go through UCX, not shared memory"),
+    Variable("MPIR_CVAR_CH4_NETMOD", "ucx", "MPICH", "messages go through UCX, which knows CUDA"),
+)
 
 
 @dataclass
@@ -50,7 +71,7 @@ def has_driver() -> bool:
 
 
 def prepare() -> Prepared:
-    """Load the CUDA-capable UCX and set the MPI's variables, if that can help and is not too late."""
+    """Load the CUDA-capable UCX and set the VARIABLES, if that can help and is not too late."""
     if prepared.ucx:
         return prepared
     prepared.reason = _reason_not_to()
@@ -61,11 +82,11 @@ def prepare() -> Prepared:
     libucx.load_library()
     prepared.ucx = _libucx_version()
     prepared.reason = "a GPU driver and the libucx wheel are here, and MPI had not started"
-    for name, value in {**VARIABLES["openmpi"], **VARIABLES["mpich"]}.items():
-        if name in os.environ:
-            prepared.overridden[name] = os.environ[name]
+    for row in VARIABLES:
+        if row.name in os.environ:
+            prepared.overridden[row.name] = os.environ[row.name]
         else:
-            os.environ[name] = prepared.variables[name] = value
+            os.environ[row.name] = prepared.variables[row.name] = row.value
     return prepared
 
 

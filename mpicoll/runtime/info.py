@@ -6,7 +6,7 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-from mpicoll.runtime.environment import prepared
+from mpicoll.runtime.environment import VARIABLES, prepared
 from mpicoll.settings import TABLE, settings
 from mpicoll.version import __version__
 
@@ -22,13 +22,26 @@ def lines() -> list[str]:
     table += [(name, _version(name)) for name in ("numpy", "mpi4py", "cupy-cuda13x", "cupy-cuda12x", "libucx-cu13")]
     table += _mpi() + _devices()
     table += [("UCX under MPI", f"{prepared.ucx or 'as the MPI brings it'}: {prepared.reason}")]
-    table += [(f"  set {name}", value) for name, value in prepared.variables.items()]
-    table += [(f"  kept {name}", f"{value} (set by you)") for name, value in prepared.overridden.items()]
+    table += _variables()
     seen = {n: v for n, v in sorted(os.environ.items()) if n.startswith(PREFIXES) and n not in prepared.variables}
     table += [(f"  environment {name}", value) for name, value in seen.items()]
     table += [(f"setting {name}", _setting(name)) for name in TABLE]
     width = max(len(name) for name, _ in table)
     return [f"{name:<{width}}  {value}" for name, value in table]
+
+
+def _variables() -> list[tuple[str, str]]:
+    """Say what was set before MPI started and why, and what the user has set instead."""
+    found = []
+    for row in VARIABLES:
+        why = f"{row.reader}: {row.why}" + (f"; {row.measured}" if row.measured else "")
+        if row.name in prepared.variables:
+            found.append((f"  set {row.name}", f"{prepared.variables[row.name]} ({why})"))
+        if row.name in prepared.overridden:
+            found.append(
+                (f"  kept {row.name}", f"{prepared.overridden[row.name]} (set by you, not {row.value}; {why})")
+            )
+    return found
 
 
 def _version(package: str) -> str:
