@@ -94,6 +94,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         f"buffers: {facts['buffers']}",
     ]
     found += [f"rank {rank}: {device}" for rank, device in enumerate(facts["gpus"])]
+    found += [f"baseline: {name} {version}".rstrip() for name, version in facts.get("baselines", {}).items()]
     found += [f"{name}={value}" for name, value in facts["variables"].items()]
     crowded = facts["oversubscribed"]
     if crowded:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mpicoll.schedule.partition import split
 
 if TYPE_CHECKING:
     from mpicoll.bench.clock import Clock
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 FIRST = 3
 #: timed calls at most, where their number is not given
 MOST = 200
+#: blocks into which the timed calls are divided where several calls are timed in turn
+ROUNDS = 5
 
 
 class Budget:
@@ -53,27 +57,45 @@ class Budget:
 
 
 def measure(
-    call: Callable[[], object], clock: Clock, budget: Budget, *, iterations: int | None, warmup: int
-) -> NDArray[np.float64]:
-    """Return the seconds of every timed call.
+    calls: Sequence[Callable[[], object]], clock: Clock, budget: Budget, *, iterations: int | None, warmup: int
+) -> list[NDArray[np.float64]]:
+    """Return the seconds of every timed call of each of the calls.
 
     Args:
-        call: what to time; it has been called before.
+        calls: what to time, in turn; each has been called before.
         clock: takes the times.
         budget: says how many, where that is not given.
-        iterations: number of timed calls, None leaves it to the budget.
+        iterations: number of timed calls of each, None leaves it to the budget.
         warmup: calls before them; left out where the budget is behind, which then allows one timed call.
     """
     if iterations is None and budget.late():
-        return clock.take(call, 1)
-    for _ in range(warmup):
-        call()
+        return _in_turn(calls, clock, 1)
+    for call in calls:
+        for _ in range(warmup):
+            call()
     if iterations is not None:
-        return clock.take(call, iterations)
+        return _in_turn(calls, clock, iterations)
     start = budget.now()
-    first = clock.take(call, FIRST)
+    first = _in_turn(calls, clock, FIRST)
     more = budget.calls((budget.now() - start) / FIRST)
-    return np.concatenate([first, clock.take(call, more)]) if more else first
+    if not more:
+        return first
+    return [np.concatenate(pair) for pair in zip(first, _in_turn(calls, clock, more), strict=True)]
+
+
+def _in_turn(calls: Sequence[Callable[[], object]], clock: Clock, number: int) -> list[NDArray[np.float64]]:
+    """Time a block of one call, then one of the next, so that what changes meanwhile changes for all.
+
+    The first call of a block finds the caches as the other call left them, and is not timed.
+    """
+    if len(calls) == 1:
+        return [clock.take(calls[0], number)]
+    taken: list[list[NDArray[np.float64]]] = [[] for _ in calls]
+    for block in split(number, min(ROUNDS, number)):
+        for call, found in zip(calls, taken, strict=True):
+            call()
+            found.append(clock.take(call, block))
+    return [np.concatenate(blocks) for blocks in taken]
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,14 @@ class Host:
     kind = "numpy"
     device = -1
     xp: Any = np
+    stream_pointer = 0
 
     def synchronize(self) -> None:
         """Host arrays are ready when their call returns."""
+
+    def pointer(self, array: Any) -> int:
+        """Return an array's address."""
+        return int(array.ctypes.data)
 
 
 class Device:
@@ -40,6 +45,15 @@ class Device:
     def synchronize(self) -> None:
         """Wait for all work on the stream."""
         self.stream.synchronize()
+
+    @property
+    def stream_pointer(self) -> int:
+        """Address of the stream."""
+        return int(self.stream.ptr)
+
+    def pointer(self, array: Any) -> int:
+        """Return an array's address."""
+        return int(array.data.ptr)
 
 
 Memory = Host | Device

@@ -28,6 +28,14 @@ Exit status: 0 if all elements are right, 1 if any is wrong, 2 if the request ca
 """
 
 
+#: what can be measured in turn with the calls, and what it is
+BASELINES = {
+    "nccl": "NCCL through CuPy, on GPUs of their own",
+    "native": "the MPI library's own collective on the same arrays",
+    "limit": "one exchange of messages around the ring, of the bytes that the busiest rank must send",
+}
+
+
 class RequestError(ValueError):
     """The request cannot be served; every rank finds the same."""
 
@@ -49,10 +57,13 @@ class Options:
         warmup: calls before the timed ones, besides the validated one.
         budget: seconds for the whole run.
         buffers: "numpy", "cupy" or "auto".
-        path: "auto", "direct" or "staged".
+        path: "auto", "direct", "staged" or "mapped".
         forms: which of False (out of place) and True (in place).
         json: file for the results.
         compute: measure overlap with so many seconds of computation (0: as the call takes); None: do not.
+        sizes: message sizes in bytes, instead of smallest, largest and factor.
+        baselines: what is measured in turn with the calls.
+        mode: "overlap", "overhead" or "breakdown" instead of the table of times; "".
     """
 
     calls: tuple[str, ...]
@@ -71,6 +82,9 @@ class Options:
     forms: tuple[bool, ...]
     json: Path | None
     compute: float | None
+    sizes: tuple[int, ...]
+    baselines: tuple[str, ...]
+    mode: str
 
 
 def _words(text: str) -> list[str]:
@@ -78,6 +92,18 @@ def _words(text: str) -> list[str]:
     if not all(words):
         raise argparse.ArgumentTypeError(f"{text!r} has an empty item")
     return list(dict.fromkeys(words))
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(sorted({parse_bytes(word) for word in _words(text)}))
+
+
+def _baselines(text: str) -> tuple[str, ...]:
+    words = _words(text)
+    unknown = [word for word in words if word not in BASELINES]
+    if unknown:
+        raise ValueError(f"no baseline {unknown[0]!r}; known: {', '.join(BASELINES)}")
+    return tuple(words)
 
 
 def _calls(text: str) -> tuple[str, ...]:
@@ -151,6 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--max", dest="largest", type=size, metavar="BYTES", help="largest, always measured (4M; CuPy 256M)")
     add("--factor", type=_told(_at_least(2)), default=8, help="from one size to the next (8)")
+    add("--sizes", type=_told(_sizes), default=(), metavar="BYTES,...", help="these sizes instead")
     types = f"{', '.join(DTYPES)}, bfloat16, or `all` but this one (float32)"
     add("--dtype", dest="dtypes", type=_told(_dtypes), default=("float32",), metavar="NAME,...", help=types)
     ops = f"{', '.join(REDUCTIONS)}, or `all` (SUM)"
@@ -175,16 +202,34 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     add("--budget", type=_told(_seconds), default=90.0, metavar="SECONDS", help="time for the whole run (90)")
     arrays = "arrays; `auto` is cupy if every rank has a GPU"
     add("--buffers", choices=("numpy", "cupy", "auto"), default="auto", help=arrays)
-    add("--path", choices=("auto", "direct", "staged"), default="auto", help="how CuPy arrays travel (auto)")
+    paths = ("auto", "direct", "staged", "mapped")
+    add("--path", choices=paths, default="auto", help="how CuPy arrays travel (auto)")
     forms = parser.add_mutually_exclusive_group()
     given: dict[str, Any] = {"dest": "forms", "action": "store_const", "default": (False, True)}
     forms.add_argument("--both", const=(False, True), help="measure both forms of a call (default)", **given)
     forms.add_argument("--outofplace", const=(False,), help="only out of place", **given)
     forms.add_argument("--inplace", const=(True,), help="only in place", **given)
-    hidden = "overlap of nonblocking calls with MS of computation (as much as the call takes), instead"
-    milliseconds = _told(lambda text: _seconds(text) / 1e3)
-    add("--async", dest="compute", type=milliseconds, nargs="?", const=0.0, metavar="MS", help=hidden)
     add("--json", type=Path, metavar="FILE", help="write facts, options and results there, with all samples")
+    _add_what(parser)
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    """Add what else than the times of the calls is measured."""
+    listed = "; ".join(f"{name}: {what}" for name, what in BASELINES.items())
+    beside = f"measured in turn with the calls, with the ratio of its time to theirs. {listed}"
+    parser.add_argument(
+        "--baseline", dest="baselines", type=_told(_baselines), default=(), metavar="NAME,...", help=beside
+    )
+    instead = parser.add_argument_group("instead of the table of times")
+    modes = instead.add_mutually_exclusive_group()
+    hidden = "overlap of nonblocking calls with MS of computation (as much as the call takes)"
+    milliseconds = _told(lambda text: _seconds(text) / 1e3)
+    modes.add_argument("--async", dest="compute", type=milliseconds, nargs="?", const=0.0, metavar="MS", help=hidden)
+    for mode, what in (
+        ("overhead", "the library's own cost per call and per message, on 8-byte and empty NumPy arrays"),
+        ("breakdown", "where the time of a call goes: planning, messages, local work, the device"),
+    ):
+        modes.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode, default="", help=what)
 
 
 def parse(arguments: list[str], *, loud: bool = True) -> Options:
@@ -201,11 +246,24 @@ def parse(arguments: list[str], *, loud: bool = True) -> Options:
             stack.enter_context(contextlib.redirect_stderr(quiet))
         parser = _parser()
         found = parser.parse_args(arguments)
-        if found.largest is not None and found.largest < found.smallest:
-            parser.error(f"--max {found.largest} is less than --min {found.smallest}")
-        if found.path != "auto" and found.buffers == "numpy":
-            parser.error(f"--path {found.path} is for CuPy buffers")
+        mistake = _contradiction(found)
+        if mistake:
+            parser.error(mistake)
+    found.mode = "overlap" if found.compute is not None else found.mode
     return Options(**(vars(found) | {"algorithms": tuple(found.algorithms)}))
+
+
+def _contradiction(found: argparse.Namespace) -> str:
+    """Return what does not go together."""
+    if found.largest is not None and found.largest < found.smallest:
+        return f"--max {found.largest} is less than --min {found.smallest}"
+    if found.path != "auto" and found.buffers == "numpy":
+        return f"--path {found.path} is for CuPy buffers"
+    if found.mode == "overhead" and found.buffers == "cupy":
+        return "--overhead is measured on NumPy arrays"
+    if found.baselines and (found.mode or found.compute is not None):
+        return "--baseline is for the table of times"
+    return ""
 
 
 def sizes(smallest: int, largest: int, factor: int) -> list[int]:

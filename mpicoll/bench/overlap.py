@@ -12,15 +12,20 @@ for NumPy arrays, which makes progress with `Test` now and then (not with MPICOL
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mpicoll.bench.clock import Clock
+from mpicoll.bench.jobs import Job, forms
 from mpicoll.bench.memory import Device, Memory
 from mpicoll.settings import settings
+
+if TYPE_CHECKING:
+    from mpicoll.bench.bench import Bench
 
 #: seconds between two looks at the request on the host
 LOOK = 1e-4
@@ -34,9 +39,9 @@ extern "C" __global__ void spin(long long nanoseconds) {
 """
 
 HEAD = (
-    "# call                      size   algorithm                             pure     compute       total  overlap\n"
+    "# call                      size   algorithm                             pure     compute       total  overlap",
+    "#                            (B)                                         (us)        (us)        (us)      (%)",
 )
-HEAD += "#                            (B)                                         (us)        (us)        (us)      (%)"
 
 
 @dataclass(frozen=True)
@@ -55,9 +60,27 @@ class Overlap:
         """How much of the call was hidden."""
         return max(0.0, 100 - 100 * (self.total - self.compute) / self.pure)
 
+    def record(self) -> dict[str, Any]:
+        """Return it for the file."""
+        return asdict(self) | {"percent": self.percent}
+
     def __str__(self) -> str:
         times = "".join(f"{t * 1e6:12.1f}" for t in (self.pure, self.compute, self.total))
         return f"{self.call:<20}{self.nbytes:>12}   {self.algorithm:<28}{times}{self.percent:9.1f}"
+
+
+def rows(bench: Bench, jobs: list[Job]) -> Iterator[Overlap]:
+    """Measure how much of each call is hidden behind computation."""
+    for job in jobs:
+        call = job.case.call
+        trial = bench.trial(job, forms(call, bench.options)[0])
+        trial.load(0)
+        way = bench.way(trial, job.algorithm)
+        method = getattr(bench.subject.comm, f"I{call.method.lower()}")
+        start = partial(method, *trial.arguments, algorithm=job.algorithm)
+        seconds = bench.options.compute or 0.0
+        times = overlap(start, bench.clock, bench.memory, seconds, bench.options.iterations or 10)
+        yield Overlap(call.name, job.case.nbytes, str(way), *times)
 
 
 def overlap(

@@ -1,13 +1,16 @@
-"""What is measured: mpicoll here; a baseline is another class with the same two methods."""
+"""What is measured: mpicoll here; baselines (`baselines.py`) are other classes with the same two methods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from mpicoll.bench.trial import Trial
     from mpicoll.communicator import Communicator
 
 
@@ -18,7 +21,7 @@ class Way:
     Attributes:
         algorithm: the algorithm's name.
         segments: number of segments, 0 where there is no such thing.
-        path: "host", "direct" or "staged"; "" where there is no such thing.
+        path: "host", "direct", "staged" or "mapped"; "" where there is no such thing.
         reason: who chose.
     """
 
@@ -33,26 +36,39 @@ class Way:
 
 
 class Subject(Protocol):
-    """Something that carries out collective calls."""
+    """Something that carries out collective calls.
 
-    def way(self, method: str, arguments: tuple[Any, ...], algorithm: str | None) -> Way:
-        """Return how a call would be carried out; raise ValueError or UnsupportedError if it cannot be."""
+    Attributes:
+        exact: it has a result, which can be validated.
+    """
 
-    def bind(self, method: str, arguments: tuple[Any, ...], algorithm: str | None) -> Callable[[], object]:
+    exact: bool
+
+    def way(self, trial: Trial, algorithm: str | None) -> Way:
+        """Return how a call would be carried out; raise ValueError, TypeError or UnsupportedError if it cannot be."""
+
+    def bind(self, trial: Trial, algorithm: str | None) -> Callable[[], object]:
         """Return the call."""
 
 
 class Mpicoll:
     """This library's calls."""
 
+    exact = True
+
     def __init__(self, comm: Communicator) -> None:
         self.comm = comm
 
-    def way(self, method: str, arguments: tuple[Any, ...], algorithm: str | None) -> Way:
-        """Return how a call would be carried out; raise ValueError or UnsupportedError if it cannot be."""
-        plan = self.comm.Get_plan(method, *arguments, algorithm=algorithm)
+    def way(self, trial: Trial, algorithm: str | None) -> Way:
+        """Return how a call would be carried out; raise ValueError, TypeError or UnsupportedError if it cannot be."""
+        plan = self.comm.Get_plan(trial.case.call.method, *trial.arguments, algorithm=algorithm)
         return Way(plan.algorithm, plan.segments, plan.path, plan.reason)
 
-    def bind(self, method: str, arguments: tuple[Any, ...], algorithm: str | None) -> Callable[[], object]:
+    def bind(self, trial: Trial, algorithm: str | None) -> Callable[[], object]:
         """Return the call."""
-        return partial(getattr(self.comm, method), *arguments, algorithm=algorithm)
+        return partial(getattr(self.comm, trial.case.call.method), *trial.arguments, algorithm=algorithm)
+
+
+def anywhere(world: MPI.Intracomm, why: str) -> str:
+    """Return the first rank's reason against something, "" if no rank has one; collective."""
+    return next(filter(None, world.allgather(why)), "")

@@ -97,6 +97,11 @@ class Trial:
             self.buffers["recvbuf"] = self.recv
         self.arguments = self._arguments()
 
+    @property
+    def op(self) -> Any:
+        """The operator, as the method takes it."""
+        return MPI_OPS[self.case.redop]
+
     def _arguments(self) -> tuple[Any, ...]:
         case, row = self.case, self.case.call.row
         if case.call.method == "Barrier":
@@ -105,7 +110,7 @@ class Trial:
         if case.call.method == "Reduce_scatter":
             found += (list(case.counts()),)
         if row.reducing:
-            found += (MPI_OPS[case.redop],)
+            found += (self.op,)
         return (*found, case.root) if row.rooted else found
 
     def _sides(self) -> tuple[Any, ...]:

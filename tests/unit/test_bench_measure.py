@@ -41,7 +41,7 @@ def timed(seconds, measurements, **how):
     for _ in range(measurements):
         budget.begin()
         how = {"iterations": None, "warmup": 0} | how
-        numbers.append(measure(lambda: calls.append(1), clock, budget, **how).size)
+        numbers.append(measure([lambda: calls.append(1)], clock, budget, **how)[0].size)
     return numbers, len(calls), clock.now
 
 
@@ -71,6 +71,26 @@ def test_a_given_number_of_calls_is_kept():
     assert calls == 3 * 9
 
 
+def test_calls_are_timed_in_turn():
+    clock, made = Clock(), []
+    budget = Budget(Alone(), 0, 1, lambda: clock.now)
+    budget.begin()
+    calls = [lambda: made.append("a"), lambda: made.append("b")]
+    first, second = measure(calls, clock, budget, iterations=11, warmup=1)
+    assert (first.size, second.size) == (11, 11)
+    assert clock.taken == [3, 3, 2, 2, 2, 2, 2, 2, 2, 2]
+    assert made[:2] == ["a", "b"]
+    assert "".join(made[2:]) == "aaaabbbb" + "aaabbb" * 4  # one call of each block is not timed
+
+
+def test_the_budget_is_shared_by_calls_in_turn():
+    clock = Clock()
+    budget = Budget(Alone(), 100, 1, lambda: clock.now)
+    budget.begin()
+    times = measure([lambda: None] * 2, clock, budget, iterations=None, warmup=0)
+    assert [found.size for found in times] == [25, 25]
+
+
 def test_rank_0_decides():
     class Second(Alone):
         def bcast(self, value, root):
@@ -96,6 +116,7 @@ def measured(name, in_place, wrong=0, size=4):
 def test_a_line_has_both_forms():
     report = Report({}, io.StringIO())
     report.begin(["# header"])
+    report.head()
     report.add([measured("allreduce", False), measured("allreduce", True, wrong=3)])
     report.add([measured("bcast", True)])
     report.end(1.5)
@@ -108,6 +129,30 @@ def test_a_line_has_both_forms():
     assert words == "bcast 4000 1000 float32 none 1 ring/2@host - - - - 4.00 1.000 1.000 0"
     assert "3 measurements" in last
     assert "wrong elements: 3 FAILED" in last
+
+
+def test_a_line_has_the_baselines():
+    report = Report({}, io.StringIO(), baselines=("nccl", "limit"))
+    one = measured("allreduce", False)
+    one.baselines["nccl"] = np.array([3e-6, 2e-6, 2e-6])
+    report.begin([])
+    report.head()
+    report.refuse("allreduce", "baseline limit:", "is lazy")
+    report.refuse("allreduce", "baseline limit:", "is lazy")
+    report.add([one])
+    *head, refused, line = report.out.getvalue().splitlines()
+    assert "#wrong       nccl  ratio      limit  ratio" in head[-2]
+    assert refused == "# left out: allreduce: baseline limit: is lazy"
+    ours = "allreduce 4000 1000 float32 sum -1 ring/2@host 4.00 1.000 1.500 0"
+    assert " ".join(line.split()) == f"{ours} 2.00 0.50 - - - - - - - - - -"
+    assert head[-2].rstrip().endswith("ratio")
+    assert len(head[-2]) == len(line)
+    assert one.record()["baselines"] == {
+        "nccl": {
+            "time_us": {"median": 2.0, "least": 2.0, "mean": 2.333, "p99": 2.98, "samples": [3.0, 2.0, 2.0]},
+            "ratio": 0.5,
+        }
+    }
 
 
 def test_the_file_has_everything():

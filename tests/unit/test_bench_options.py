@@ -42,6 +42,11 @@ def test_lists_and_sizes():
         ("--buffers numpy --path staged", "--path staged is for CuPy buffers"),
         ("--op bcast,", "'bcast,' has an empty item"),
         ("--inplace --outofplace", "not allowed with"),
+        ("--baseline ncll", "no baseline 'ncll'; known: nccl, native, limit"),
+        ("--baseline limit --breakdown", "--baseline is for the table of times"),
+        ("--baseline limit --async", "--baseline is for the table of times"),
+        ("--overhead --buffers cupy", "--overhead is measured on NumPy arrays"),
+        ("--overhead --breakdown", "not allowed with"),
     ],
 )
 def test_mistakes_are_named_by_one_rank(arguments, message, capsys):
@@ -52,6 +57,14 @@ def test_mistakes_are_named_by_one_rank(arguments, message, capsys):
     with pytest.raises(SystemExit):
         parse(arguments.split(), loud=False)
     assert capsys.readouterr() == ("", "")
+
+
+def test_modes_and_baselines():
+    assert (parse([]).mode, parse([]).baselines, parse([]).sizes) == ("", (), ())
+    assert parse(["--overhead"]).mode == "overhead"
+    assert parse(["--async", "2"]).mode == "overlap"
+    assert parse(["--baseline", "limit,nccl"]).baselines == ("limit", "nccl")
+    assert parse(["--sizes", "1M,8,64K"]).sizes == (8, 65536, 1 << 20)
 
 
 def test_sizes_go_by_the_factor_and_end_with_the_largest():

@@ -1,0 +1,149 @@
+"""Baselines: what else the same call could be done with, measured in turn with ours.
+
+`Native` and `Limit` are here, NCCL is in `nccl.py`.  Each may refuse a call, in words; its results are
+validated as ours are, and one that is wrong is not timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from mpi4py import MPI
+
+from mpicoll.bench.data import dtype_named
+from mpicoll.bench.memory import Memory
+from mpicoll.bench.nccl import Nccl
+from mpicoll.bench.subject import Subject, Way, anywhere
+from mpicoll.bench.trial import Trial
+from mpicoll.dispatch.plan import LARGEST_MESSAGE
+from mpicoll.errors import UnsupportedError
+from mpicoll.runtime import awareness
+
+#: tag of the ring's messages; nothing else is in flight on the benchmark's communicator
+RING_TAG = 7
+
+
+class Native:
+    """The MPI library's own collective on the same arrays.
+
+    Device arrays are given to it only if the library itself says that it knows CUDA: a UCX with CUDA under
+    a library without moves device memory, but the library's own reductions and copies would touch it on the host.
+    """
+
+    exact = True
+
+    def __init__(self, world: MPI.Intracomm, memory: Memory) -> None:
+        """Ask the library; raises UnsupportedError where arrays are on devices and it does not know CUDA."""
+        self.world = world
+        if memory.kind != "numpy":
+            own = awareness.library_answer()
+            if own is None or not own.aware:
+                raise UnsupportedError("the MPI library itself does not say that it knows CUDA; its call could crash")
+
+    def way(self, trial: Trial, algorithm: str | None) -> Way:
+        """Try the dtype and the operator on one element, alone; raises UnsupportedError for what MPI does not have."""
+        case = trial.case
+        if case.redop == "AVG":
+            raise UnsupportedError("MPI has no operator AVG")
+        if trial.in_place and case.call.method == "Reduce_scatter":
+            raise UnsupportedError("with uneven blocks in place, MPICH 5.0.2 ends the job")
+        one = np.zeros(1, dtype_named(case.dtype))
+        try:
+            if case.redop:
+                MPI.COMM_SELF.Allreduce(one, one.copy(), trial.op)
+            else:
+                MPI.COMM_SELF.Bcast(one)
+        except Exception as error:  # MPI's, mpi4py's KeyError or NumPy's BufferError: this dtype is not known to one
+            what = " of ".join(filter(None, (case.redop, case.dtype)))
+            why = str(error).partition(", error stack")[0].partition("\n")[0]
+            raise UnsupportedError(f"no {what} in this MPI ({type(error).__name__}: {why})") from None
+        return Way("native")
+
+    def bind(self, trial: Trial, algorithm: str | None) -> Callable[[], object]:
+        """Return the call."""
+        return partial(getattr(MPI.Intracomm, trial.case.call.method), self.world, *trial.arguments)
+
+
+class Limit:
+    """A lower bound: every rank sends to its right, at once, what the busiest rank must send in the collective.
+
+    That is the message size times the bus factor, in one message (cut where MPI's counts end), between arrays
+    of the same kind.  A path that needs no messages can be faster.
+    """
+
+    exact = False  # there is no result
+
+    def __init__(self, world: MPI.Intracomm, memory: Memory, aware: awareness.Awareness) -> None:
+        """Raise UnsupportedError where arrays of this kind cannot be sent."""
+        self.world, self.memory = world, memory
+        if memory.kind != "numpy" and not aware.aware:
+            raise UnsupportedError(f"device arrays cannot be given to MPI ({aware.reason})")
+        if world.size == 1:
+            raise UnsupportedError("one rank sends no message")
+
+    def way(self, trial: Trial, algorithm: str | None) -> Way:
+        """Nothing is refused."""
+        return Way("ring exchange")
+
+    def bind(self, trial: Trial, algorithm: str | None) -> Callable[[], object]:
+        """Return one exchange."""
+        nbytes = round(trial.case.nbytes * trial.case.call.row.bus(self.world.size))
+        return _Ring(self.world, self.memory, nbytes)
+
+
+class _Ring:
+    """Persistent messages to the right and from the left."""
+
+    def __init__(self, world: MPI.Intracomm, memory: Memory, nbytes: int) -> None:
+        """Allocate the arrays and make the messages."""
+        self.arrays = away, here = [memory.xp.zeros(max(nbytes, 1), "u1") for _ in range(2)]
+        right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+        self.requests: list[MPI.Prequest] = []
+        for at in range(0, max(nbytes, 1), LARGEST_MESSAGE):
+            length = min(LARGEST_MESSAGE, nbytes - at)
+            sent, received = (
+                [MPI.buffer.fromaddress(memory.pointer(array) + at, length), length, MPI.BYTE] for array in (away, here)
+            )
+            self.requests.append(world.Recv_init(received, left, RING_TAG))
+            self.requests.append(world.Send_init(sent, right, RING_TAG))
+
+    def __call__(self) -> None:
+        MPI.Prequest.Startall(self.requests)
+        MPI.Request.Waitall(self.requests)
+
+    def __del__(self) -> None:
+        for request in self.requests:
+            request.Free()
+
+
+def make(
+    names: tuple[str, ...], world: MPI.Intracomm, memory: Memory, aware: awareness.Awareness
+) -> tuple[dict[str, Subject], dict[str, str]]:
+    """Return the baselines that can serve at all, and why others cannot; collective.
+
+    Args:
+        names: keys of options.BASELINES.
+        world: all ranks; a communicator of mpi4py's own.
+        memory: where this rank's arrays live.
+        aware: whether device arrays may be given to MPI.
+    """
+    makers: dict[str, Callable[[], Subject]] = {
+        "nccl": lambda: Nccl(world, memory),
+        "native": lambda: Native(world, memory),
+        "limit": lambda: Limit(world, memory, aware),
+    }
+    made: dict[str, Subject] = {}
+    refused: dict[str, str] = {}
+    for name in names:
+        why = ""
+        try:
+            made[name] = makers[name]()
+        except UnsupportedError as error:
+            why = str(error)
+        why = anywhere(world, why)
+        if why:
+            made.pop(name, None)
+            refused[name] = why
+    return made, refused

@@ -1,0 +1,151 @@
+"""The benchmark's look into a call: what its own cost is, and where its time goes."""
+
+import json
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import mpicoll
+from mpicoll.bench.breakdown import Breakdown
+from mpicoll.bench.cases import CALLS, make_case
+from mpicoll.bench.inside import KINDS, ByHand, Inside, Stopwatch, kind_of, nothing, running
+from mpicoll.bench.memory import Host
+from mpicoll.bench.overhead import Overhead
+from mpicoll.bench.run import run
+from mpicoll.bench.trial import Trial
+from mpicoll.runtime.bound import Bound
+
+WORLD = MPI.COMM_WORLD
+RANK, SIZE = WORLD.rank, WORLD.size
+
+
+def inside(comm, name, algorithm, nbytes=4096):
+    trial = Trial(make_case(CALLS[name], nbytes, "float32", SIZE, "SUM", 0), False, RANK, Host())
+    trial.load(0)
+
+    def call():
+        getattr(comm, CALLS[name].method)(*trial.arguments, algorithm=algorithm)
+
+    call()
+    return trial, call, Inside.of(comm, trial, algorithm, Host())
+
+
+@pytest.fixture
+def comm():
+    comm = mpicoll.Communicator(WORLD.Dup())
+    yield comm
+    comm.Free()
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("algorithm", ["linear", "ring", "recursive_doubling", "ring/4"])
+def test_every_instruction_has_a_kind(comm, algorithm):
+    _, _, found = inside(comm, "allreduce", algorithm)
+    bound = found.bound
+    kinds = [kind_of(bound, at) for at in range(len(bound.calls))]
+    assert len(bound.requests) == len(bound.program.transfers) > 0
+    assert kinds.count("wait") == len(bound.waits)
+    assert kinds.count("start") > 0
+    assert kinds[bound.last_start] == "start"
+    assert set(kinds) <= {"start", "wait", "launch"}
+
+
+def test_a_program_without_messages_has_kinds_too():
+    bound = Bound()
+    bound.add(lambda: None)
+    bound.add(lambda: None, poll=lambda: True)
+    assert [kind_of(bound, at) for at in (0, 1)] == ["launch", "sync"]
+
+
+@pytest.mark.mpi(min_size=2)
+def test_a_watched_call_is_right_and_its_times_are_taken(comm):
+    trial, call, found = inside(comm, "allreduce", "ring")
+    watch = Stopwatch()
+    with running(watch.run):
+        trial.load(1)
+        call()
+    assert trial.wrong() == (0, "")
+    assert all(watch.spent[kind] > 0 for kind in ("start", "wait", "launch"))
+    assert watch.first is not None
+    assert found.bound.reached == len(found.bound.calls) - 1
+    before = dict(watch.spent)
+    call()
+    assert watch.spent == before  # the call is its own again
+
+
+def test_a_call_without_its_program_does_nothing(comm):
+    trial, call, _ = inside(comm, "allreduce", None)
+    trial.load(1)
+    with running(nothing):
+        call()
+    assert trial.wrong()[0] > 0
+    call()
+    assert trial.wrong() == (0, "")
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("name", ["barrier", "allgather", "alltoall", "bcast"])
+def test_messages_by_hand_are_those_of_the_call(comm, name):
+    _, _, found = inside(comm, name, None, nbytes=8 * SIZE * SIZE)
+    world = WORLD.Dup()
+    by_hand = ByHand(found, world)
+    assert len(by_hand.requests) == len(found.bound.requests)
+    sent = sum(
+        array.nbytes
+        for transfer, array in zip(found.bound.program.transfers, by_hand.arrays, strict=True)
+        if transfer.sends
+    )
+    assert (WORLD.allreduce(sent) > 0) == (name != "barrier")
+    by_hand()
+    by_hand()
+    by_hand.free()
+    world.Free()
+
+
+def lines(folder, arguments):
+    file = WORLD.bcast(str(folder / "rows.json"))
+    assert run([*arguments.split(), "--buffers", "numpy", "--json", file]) == 0
+    if RANK == 0:
+        with open(file) as stream:  # noqa: PTH123
+            return json.load(stream)["rows"]
+    return []
+
+
+def test_overhead_of_every_call(tmp_path, capfd):
+    rows = lines(tmp_path, "--overhead --op default,gatherv --iters 3 --warmup 0")
+    for row in rows:
+        assert row["bytes"] <= 8 * SIZE
+        assert row["per_call_us"] > 0
+        assert row["blocking_us"] - row["by_hand_us"] == pytest.approx(row["extra_us"], abs=0.01)
+        assert (row["messages"] > 0) == (SIZE > 1)
+    if RANK == 0:
+        assert {row["call"] for row in rows} >= {"barrier", "allreduce", "exscan", "gatherv"}
+        assert "# budget: 10 us a repeated call over its messages, 3 us a message" in capfd.readouterr().out
+
+
+def test_breakdown_adds_up(tmp_path, capfd):
+    rows = lines(tmp_path, "--breakdown --op default,alltoallv --sizes 0,4K --iters 5")
+    for row in rows:
+        assert row["ranks"][0]["rank"] == 0
+        for one in row["ranks"]:
+            assert set(one) == {"rank", "total_us", *(f"{kind}_us" for kind in KINDS)}
+            assert one["total_us"] >= one["plan_us"] > 0
+            assert (one["start_us"] > 0) == (SIZE > 1)
+    if RANK == 0:
+        out = capfd.readouterr().out
+        assert all(kind in out for kind in KINDS)
+
+
+def test_lines_of_the_tables():
+    seconds = dict(zip((*KINDS, "total"), np.array([1, 2, 3, 4, 0, 0, 10]) * 1e-6, strict=True))
+    text = str(Breakdown("bcast", 8, True, "linear", {0: seconds, 3: seconds}))
+    assert text.count("\n") == 1
+    times = "10.00 1.00 10% 2.00 20% 3.00 30% 4.00 40% 0.00 0% 0.00 0%"
+    assert " ".join(text.split()) == f"bcast 8 linear 0 {times} bcast 8 linear 3 {times}"
+    cheap = Overhead("bcast", 8, "linear", 2, 20e-6, 10e-6, 1e-6, 1e-6, 6e-6)
+    assert (cheap.extra, cheap.per_message) == (pytest.approx(10e-6), pytest.approx(2e-6))
+    assert cheap.within
+    dear = Overhead("bcast", 8, "linear", 1, 20e-6, 10e-6, 1e-6, 1e-6, 6e-6)
+    assert not dear.within
+    assert str(dear).endswith("beyond the budget")
