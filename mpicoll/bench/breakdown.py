@@ -33,8 +33,8 @@ ITERATIONS = 50
 _COLUMNS = "".join(f"{kind:>14}" for kind in KINDS)
 HEAD = (
     "#",
-    f"{'# call':<21} {'size':>11}  {'algorithm':<32} {'rank':>4} {'total':>10}{_COLUMNS}",
-    f"{'#':<21} {'(B)':>11}  {'':<32} {'':>4} {'(us)':>10}" + f"{'(us)':>9}{'':>5}" * len(KINDS),
+    f"{'# call':<21} {'size':>11}  {'algorithm':<28} {'form':<12} {'rank':>4} {'total':>10}{_COLUMNS}",
+    f"{'#':<21} {'(B)':>11}  {'':<28} {'':<12} {'':>4} {'(us)':>10}" + f"{'(us)':>9}{'':>5}" * len(KINDS),
 )
 
 
@@ -62,7 +62,8 @@ class Breakdown:
         return {**asdict(self), "ranks": ranks}
 
     def __str__(self) -> str:
-        start = f"{self.call:<21} {self.nbytes:>11}  {self.algorithm:<32} "
+        form = "in place" if self.in_place else "out of place"
+        start = f"{self.call:<21} {self.nbytes:>11}  {self.algorithm:<28} {form:<12} "
         return "\n".join(f"{start}{rank:>4} {_cells(seconds)}" for rank, seconds in self.ranks.items())
 
 
@@ -108,7 +109,7 @@ def _take(call: Callable[[], object], bench: Bench, iterations: int) -> NDArray[
             end = now()
             synchronize()
             last = now()
-            spent = watch.spent
+            spent = watch.spent()
             spent["plan"] = (end if watch.first is None else watch.first) - start
             spent["sync"] += last - end
             spent["rest"] = last - start - sum(spent.values())

@@ -57,7 +57,7 @@ def running(run: Callable[[Bound], None]) -> Iterator[None]:
     """Let blocking calls run their programs by this function.
 
     It stands in for the method, not for one program's instructions, since a call whose arguments are packed
-    binds a new program each time.  Calls with a time limit (MPICOLL_TIMEOUT) go another way, past it.
+    binds a new program each time.  Calls with a time limit go another way, past it.
     """
     right = Bound.run
 
@@ -76,25 +76,25 @@ def nothing(bound: Bound) -> None:
 
 
 class Stopwatch:
-    """Runs programs and sums up times by kind.
+    """Runs programs and takes the time of every instruction.
 
     Attributes:
-        spent: seconds by kind.
         first: when the first instruction began; None before.
     """
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Start with no times."""
         self.reset()
 
     def reset(self) -> None:
         """Forget all times."""
-        self.spent = dict.fromkeys(KINDS, 0.0)
         self.first: float | None = None
+        self._runs: list[tuple[Bound, list[float]]] = []
 
     def run(self, bound: Bound) -> None:
-        """Run a program as its own method does, and take the times."""
+        """Run a program as its own method does."""
         now, times = time.perf_counter, [0.0] * len(bound.calls)
+        self._runs.append((bound, times))
         if self.first is None:
             self.first = now()
         for position, call in enumerate(bound.calls):
@@ -102,8 +102,14 @@ class Stopwatch:
             start = now()
             call()
             times[position] = now() - start
-        for position, seconds in enumerate(times):
-            self.spent[kind_of(bound, position)] += seconds
+
+    def spent(self) -> dict[str, float]:
+        """Return the seconds by kind; told apart only now, when no time is taken."""
+        sums = dict.fromkeys(KINDS, 0.0)
+        for bound, times in self._runs:
+            for position, seconds in enumerate(times):
+                sums[kind_of(bound, position)] += seconds
+        return sums
 
 
 def kind_of(bound: Bound, at: int) -> str:

@@ -27,6 +27,7 @@ from mpicoll.bench.report import Report
 from mpicoll.bench.subject import Mpicoll
 from mpicoll.communicator import Communicator
 from mpicoll.runtime.channel import channel_of
+from mpicoll.settings import settings
 
 
 class Row(Protocol):
@@ -111,6 +112,8 @@ def _prepared(arguments: list[str], options: Options, world: MPI.Intracomm) -> B
 
 def _another_table(options: Options, bench: Bench, todo: list[Job]) -> int:
     """Print the table of a mode and write its rows."""
+    if settings.timeout > 0 and options.mode != "overlap":
+        raise RequestError(f"--{options.mode}: calls with a time limit go another way; unset MPICOLL_TIMEOUT")
     head, measured = MODES[options.mode]
     bench.report.say(*head)
     rows = []

@@ -66,12 +66,12 @@ def test_a_watched_call_is_right_and_its_times_are_taken(comm):
         trial.load(1)
         call()
     assert trial.wrong() == (0, "")
-    assert all(watch.spent[kind] > 0 for kind in ("start", "wait", "launch"))
+    before = watch.spent()
+    assert all(before[kind] > 0 for kind in ("start", "wait", "launch"))
     assert watch.first is not None
     assert found.bound.reached == len(found.bound.calls) - 1
-    before = dict(watch.spent)
     call()
-    assert watch.spent == before  # the call is its own again
+    assert watch.spent() == before  # the call is its own again
 
 
 def test_a_call_without_its_program_does_nothing(comm):
@@ -137,12 +137,20 @@ def test_breakdown_adds_up(tmp_path, capfd):
         assert all(kind in out for kind in KINDS)
 
 
+@pytest.mark.parametrize("mode", ["overhead", "breakdown"])
+def test_a_time_limit_is_in_the_way(mode, capfd):
+    with mpicoll.override(timeout=60):
+        assert run([f"--{mode}", "--op", "bcast", "--sizes", "8", "--buffers", "numpy"]) == 2
+    if RANK == 0:
+        assert f"--{mode}: calls with a time limit go another way" in capfd.readouterr().err
+
+
 def test_lines_of_the_tables():
     seconds = dict(zip((*KINDS, "total"), np.array([1, 2, 3, 4, 0, 0, 10]) * 1e-6, strict=True))
     text = str(Breakdown("bcast", 8, True, "linear", {0: seconds, 3: seconds}))
     assert text.count("\n") == 1
     times = "10.00 1.00 10% 2.00 20% 3.00 30% 4.00 40% 0.00 0% 0.00 0%"
-    assert " ".join(text.split()) == f"bcast 8 linear 0 {times} bcast 8 linear 3 {times}"
+    assert " ".join(text.split()) == f"bcast 8 linear in place 0 {times} bcast 8 linear in place 3 {times}"
     cheap = Overhead("bcast", 8, "linear", 2, 20e-6, 10e-6, 1e-6, 1e-6, 6e-6)
     assert (cheap.extra, cheap.per_message) == (pytest.approx(10e-6), pytest.approx(2e-6))
     assert cheap.within
