@@ -198,8 +198,9 @@ def install(monkeypatch, manner):
     """Put the made-up device under mpicoll: NumPy arrays are device arrays then."""
     made_up = MadeUp(manner)
     monkeypatch.setitem(sys.modules, "cupy", made_up.module())
-    for name in ("device", "staged"):
-        monkeypatch.delitem(sys.modules, f"mpicoll.runtime.{name}", raising=False)
+    for name in ("mpicoll.runtime.device", "mpicoll.runtime.staged"):  # imported anew, now and after the test
+        monkeypatch.setitem(sys.modules, name, None)
+        del sys.modules[name]
     from mpicoll.runtime import arrays, execute
     from mpicoll.runtime.device import Device
 
