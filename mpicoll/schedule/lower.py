@@ -1,0 +1,248 @@
+"""Lowering: a schedule as the straight-line program of one thread, for the mapped path.
+
+On the mapped path a collective is one kernel.  Each thread follows the whole schedule for
+its own elements of every block, so a cell of the schedule is a value in registers, a Send
+stores it into the peer's inbox, and a Recv spins on one's own.  Nothing waits but a `Get`
+for its message and an `Await` for its credit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from mpicoll.schedule.ir import Local, Recv, Reduce, Ref, Schedule, Send, Step
+
+#: (buffer, number) of a cell
+Cell = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Read the elements of a cell of the input or output."""
+
+    value: int
+    cell: Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write the elements of a cell of the output."""
+
+    cell: Cell
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Store a value into a peer's inbox, at a place counted over the cells sent to that peer."""
+
+    value: int
+    peer: int
+    place: int
+    cell: Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Wait for a value in the own inbox, at a place counted over the cells that come from that peer."""
+
+    value: int
+    peer: int
+    place: int
+    cell: Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """Combine a value, as the next operand, with a sum; the first one begins it."""
+
+    sum: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Take a sum, rounded, as a value."""
+
+    value: int
+    sum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Wait until a peer has read what was put into its inbox two waves ago."""
+
+    peer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Tell a peer that all of this wave was read from the inbox."""
+
+    peer: int
+
+
+Instruction = Load | Store | Put | Get | Combine | Total | Await | Credit
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """One rank's program.
+
+    Attributes:
+        instructions: in order.
+        cells: all cells that they name, each once.
+        values: number of values.
+        sums: number of sums.
+    """
+
+    instructions: tuple[Instruction, ...]
+    cells: tuple[Cell, ...]
+    values: int
+    sums: int
+
+
+def lower(
+    schedule: Schedule,
+    aliased: bool,
+    awaited: frozenset[int] = frozenset(),
+    credited: frozenset[int] = frozenset(),
+    early: bool = True,
+) -> Lowered:
+    """Lower one rank's schedule.
+
+    Args:
+        schedule: what the rank does.
+        aliased: input and output are the same memory.
+        awaited: peers that give credit for what is put into their inbox.
+        credited: peers to which credit is given for what comes from them.
+        early: load all that a step reads at its beginning, so that only the first load is waited
+            for; else right before it is used, so that few values are held.
+    """
+    lowering = _Lowering(aliased)
+    for one in schedule.steps:
+        lowering.step(one, early)
+    return lowering.program(awaited, credited)
+
+
+class _Lowering:
+    """Follows which value every cell holds.
+
+    What a step receives is waited for where it is used first, or at the end: a put never has to
+    wait for a message that it does not depend on, and operands are combined as they come.
+    """
+
+    def __init__(self, aliased: bool) -> None:
+        self.aliased = aliased
+        self.instructions: list[Instruction] = []
+        self.held: dict[Cell, int] = {}
+        self.written: dict[Cell, int] = {}
+        self.coming: dict[int, Get] = {}
+        self.values = self.sums = 0
+        self.sent: Counter[int] = Counter()
+        self.received: Counter[int] = Counter()
+
+    def step(self, one: Step, early: bool) -> None:
+        """Put, note what will come, and do the local work."""
+        for cell in self._read_from_memory(one) if early else ():
+            self._use(cell)
+        for message in one.messages:
+            if isinstance(message, Send):
+                self._put(message)
+        for message in one.messages:
+            if isinstance(message, Recv):
+                self._get(message)
+        for operation in one.local:
+            self._local(operation)
+
+    def program(self, awaited: frozenset[int], credited: frozenset[int]) -> Lowered:
+        """Store every cell of the output right after it is written last, and add the credits."""
+        for value in tuple(self.coming):
+            self._await(value)
+        stored: dict[int, list[Store]] = {}
+        for cell, position in self.written.items():
+            if cell[0] == "output":
+                stored.setdefault(position, []).append(Store(cell, self.held[cell]))
+        last = {i.peer: n for n, i in enumerate(self.instructions) if isinstance(i, Get)}
+        done: list[Instruction] = []
+        waited: set[int] = set()
+        for position, instruction in enumerate(self.instructions):
+            if isinstance(instruction, Put) and instruction.peer in awaited - waited:
+                waited.add(instruction.peer)
+                done.append(Await(instruction.peer))
+            done.append(instruction)
+            done += stored.get(position, ())
+            if isinstance(instruction, Get) and instruction.peer in credited and last[instruction.peer] == position:
+                done.append(Credit(instruction.peer))
+        cells = dict.fromkeys(i.cell for i in done if isinstance(i, Load | Store | Put | Get))
+        return Lowered(tuple(done), tuple(cells), self.values, self.sums)
+
+    def _use(self, cell: Cell) -> int:
+        """Return the value of a cell, loading it or waiting for it if that was not done before."""
+        if cell not in self.held:
+            self.held[cell] = self._new()
+            self.instructions.append(Load(self.held[cell], cell))
+        self._await(self.held[cell])
+        return self.held[cell]
+
+    def _await(self, value: int) -> None:
+        """Wait for a value that is to come; a cell that still holds it is written here."""
+        if value not in self.coming:
+            return
+        self.instructions.append(self.coming.pop(value))
+        for cell, held in self.held.items():
+            if held == value:
+                self.written[cell] = len(self.instructions) - 1
+
+    def _put(self, message: Send) -> None:
+        for cell in self._cells(message.source):
+            self.instructions.append(Put(self._use(cell), message.peer, self.sent[message.peer], cell))
+            self.sent[message.peer] += 1
+
+    def _get(self, message: Recv) -> None:
+        for cell in self._cells(message.target):
+            self.held[cell] = value = self._new()
+            self.coming[value] = Get(value, message.peer, self.received[message.peer], cell)
+            self.received[message.peer] += 1
+
+    def _local(self, operation: Local) -> None:
+        sources = operation.sources if isinstance(operation, Reduce) else (operation.source,)
+        columns = [self._cells(ref) for ref in sources]
+        for k, cell in enumerate(self._cells(operation.target)):
+            operands = [column[k] for column in columns]
+            self.held[cell] = self._combined(operands) if len(operands) > 1 else self._use(operands[0])
+            self.written[cell] = len(self.instructions) - 1
+
+    def _combined(self, operands: list[Cell]) -> int:
+        """Return the combination of cells, in order."""
+        total = self.sums
+        self.sums += 1
+        for cell in operands:
+            value = self._use(cell)
+            self.instructions.append(Combine(total, value))
+        result = self._new()
+        self.instructions.append(Total(result, total))
+        return result
+
+    def _read_from_memory(self, one: Step) -> list[Cell]:
+        """Return the cells that a step reads and nobody has written, in the order in which they are wanted."""
+        written = {cell for m in one.messages if isinstance(m, Recv) for cell in self._cells(m.target)}
+        cells = [cell for ref in _read(one) for cell in self._cells(ref)]
+        return [c for c in cells if c not in self.held and c not in written and c[0] != "scratch"]
+
+    def _new(self) -> int:
+        self.values += 1
+        return self.values - 1
+
+    def _cells(self, ref: Ref) -> list[Cell]:
+        buffer = "output" if self.aliased and ref.buffer == "input" else ref.buffer
+        return [(buffer, number) for number in ref.cells]
+
+
+def _read(one: Step) -> list[Ref]:
+    """Return what a step reads, in the order in which it is wanted."""
+    refs = [m.source for m in one.messages if isinstance(m, Send)]
+    for operation in one.local:
+        refs += operation.sources if isinstance(operation, Reduce) else (operation.source,)
+    return refs
