@@ -34,7 +34,7 @@ class Device:
 
     def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Call:
         """Return a call that launches one kernel combining the sources, in order, into the target."""
-        if op.function is not None:
+        if op.function is not None and not kernels.serves(op, dtype):
             return self._apply(op.function, dtype, target, sources)
         function, module = kernels.compiled(kernels.fold_source(op, dtype, len(sources)), "fold", self.device)
         count = target[1] // dtype.itemsize
@@ -156,19 +156,20 @@ class Fence:
 class Pointer:
     """A stream's address as other libraries hand it over."""
 
-    def __init__(self, pointer: int) -> None:
-        self.ptr = pointer
+    def __init__(self, pointer: int, keep: object = None) -> None:
+        """Hold the address, and what must live as long."""
+        self.ptr, self.keep = pointer, keep
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.ptr
 
 
-def _external(pointer: int) -> Any:
-    """Return CuPy's view of a stream that is not CuPy's."""
+def _external(pointer: int, keep: object) -> Any:
+    """Return CuPy's view of a stream that is not CuPy's, which `keep` keeps alive."""
     if not pointer:
         return cupy.cuda.Stream.null
     if hasattr(cupy.cuda.Stream, "from_external"):
-        return cupy.cuda.Stream.from_external(Pointer(pointer))
+        return cupy.cuda.Stream.from_external(Pointer(pointer, keep))
     return cupy.cuda.ExternalStream(pointer)  # CuPy 13
 
 
@@ -186,7 +187,7 @@ def on_stream(device: int, stream: Any) -> Iterator[int]:
             yield int(cupy.cuda.get_current_stream().ptr)
             return
         pointer = address_of(stream)
-        with stream if isinstance(stream, cupy.cuda.Stream) else _external(pointer):
+        with stream if isinstance(stream, cupy.cuda.Stream) else _external(pointer, stream):
             yield pointer
 
 

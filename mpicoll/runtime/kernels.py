@@ -102,7 +102,8 @@ extern "C" __global__ void __launch_bounds__({threads}) divide(const Args args) 
 """
 
 
-def _prelude(dtype: np.dtype) -> str:
+def prelude(dtype: np.dtype) -> str:
+    """Return the types T (stored) and A (computed with) of a dtype, and the conversions load and store."""
     stored, computed, conversions = _TYPES[dtype.name]
     real = "float" if dtype.itemsize == 8 else "double"
     own = f"typedef {real} R;\n{_COMPLEX}" if dtype.kind == "c" else ""
@@ -114,18 +115,27 @@ def width(itemsize: int) -> int:
     return max(16 // itemsize, 1)
 
 
+def serves(op: Operator, dtype: np.dtype) -> bool:
+    """Tell whether an operator on a dtype can be part of a kernel."""
+    return bool(op.cuda) and dtype.name in _TYPES
+
+
+def expression(op: Operator, dtype: np.dtype) -> str:
+    """Return the operator as a C expression of a and b."""
+    return op.cuda_bool if dtype.kind == "b" else op.cuda.replace("T(", "A(")
+
+
 def fold_source(op: Operator, dtype: np.dtype, sources: int) -> str:
     """Return the source of a kernel that combines `sources` operands."""
-    expression = op.cuda_bool if dtype.kind == "b" else op.cuda.replace("T(", "A(")
-    return _prelude(dtype) + _SOURCE.format(
-        sources=sources, width=width(dtype.itemsize), expression=expression, threads=THREADS
+    return prelude(dtype) + _SOURCE.format(
+        sources=sources, width=width(dtype.itemsize), expression=expression(op, dtype), threads=THREADS
     )
 
 
 def divide_source(dtype: np.dtype) -> str:
     """Return the source of a kernel that divides in place."""
     real = "double" if dtype.name in ("float64", "complex128") else "float"
-    return _prelude(dtype) + _DIVIDE.format(threads=THREADS, real=real)
+    return prelude(dtype) + _DIVIDE.format(threads=THREADS, real=real)
 
 
 @cache

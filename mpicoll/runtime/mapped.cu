@@ -1,0 +1,284 @@
+// The mapped path: a lowered schedule as one kernel over peer-mapped inboxes.
+// runtime/mapped_source.py puts the numbers before this text, and the schedule into `run`.
+//
+// A warp works on one tile of every block at a time: PARTS times 32 lanes of 16 bytes.  Tile t is
+// worked on in wave t / slots, by warp t % slots, and two waves' slots take turns.  In an inbox a
+// tile travels in one of two protocols:
+//
+//   lines    every 128 bytes hold 112 of data, and a flag in the last lane's 16.  A line that 8 lanes
+//            of a warp store at once is never torn on NVLink; NCCL's protocol LL128 builds on the same.
+//   slices   data only; behind all of it a word is stored with release, which is read with acquire.
+//
+// A flag names the call and the wave, so what is left of earlier ones is never taken for it.
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+struct Unit { uint4 part[PARTS]; };
+
+// All of the kernel's argument; runtime/mapped.py packs it in this order.
+struct Args {
+  u64 memory[MEMORY];    // where each cell of the input and output starts
+  long long bytes[CELLS];  // length of each cell
+  u64 outbox[RANKS], inbox[RANKS], flag_out[RANKS], flag_in[RANKS];
+  u64 token_out[RANKS], token_in[RANKS], credit_out[RANKS], credit_in[RANKS];
+  u64 control, host, tiles, slots, parity_bytes, wave_bytes, limit;
+};
+
+// Where a warp is: its tile and lane, the call and wave, and the slot's address within an inbox.
+struct Place { u64 tile; u32 lane, epoch, wave, slot; u64 at; };
+
+// Words of the control block: number of the last call, blocks that are done, this kernel was given up.
+enum { CALLS = 0, DONE = 4, LEFT = 8 };
+// Words in host memory: leave at once; the rank that did not come, plus one.
+enum { ABORT = 0, LATE = 4 };
+
+// Neither touches memory that the user's arrays are in, so loads of those may move across.
+__device__ __forceinline__ void put16(u64 to, uint4 x) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%4};"
+               :: "l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w));
+}
+__device__ __forceinline__ uint4 get16(u64 from) {
+  uint4 x;
+  asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(from));
+  return x;
+}
+__device__ __forceinline__ void put4(u64 to, u32 x) { *reinterpret_cast<volatile u32*>(to) = x; }
+__device__ __forceinline__ u32 get4(u64 from) { return *reinterpret_cast<volatile u32*>(from); }
+__device__ __forceinline__ void put8(u64 to, u64 x) { *reinterpret_cast<volatile u64*>(to) = x; }
+__device__ __forceinline__ u64 get8(u64 from) { return *reinterpret_cast<volatile u64*>(from); }
+__device__ __forceinline__ u64 acquire(u64 from) {
+  u64 x;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(x) : "l"(from) : "memory");
+  return x;
+}
+
+// Waiting.  A warp that waits too long, or is told to, leaves, and all others with it.
+
+__device__ __noinline__ bool give_up(const Args& a, u64& since, u32 peer) {
+  u64 now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  if (!since) since = now;
+  const bool late = a.limit && now - since > a.limit;
+  const bool stop = __any_sync(~0u, late || get4(a.control + LEFT) || get4(a.host + ABORT));
+  if (stop) {
+    put4(a.control + LEFT, 1);
+    if (late) put4(a.host + LATE, peer + 1);
+  }
+  return stop;
+}
+struct Spin {
+  u32 turns; u64 since;
+  __device__ __forceinline__ Spin() : turns(0), since(0) {}
+  __device__ __forceinline__ bool over(const Args& a, u32 peer) {
+    return (++turns & 1023) == 0 && give_up(a, since, peer);
+  }
+};
+
+// The user's memory: any alignment, any length.
+
+__device__ __noinline__ uint4 fetch_slowly(u64 from, int n) {
+  u32 w[4] = {0, 0, 0, 0};
+  if (n == 16 && (from & 3) == 0) {
+    for (int k = 0; k < 4; k++) w[k] = reinterpret_cast<const u32*>(from)[k];
+  } else {
+    #pragma unroll
+    for (int k = 0; k < 16; k++)
+      if (k < n) w[k >> 2] |= u32(reinterpret_cast<const unsigned char*>(from)[k]) << 8 * (k & 3);
+  }
+  return make_uint4(w[0], w[1], w[2], w[3]);
+}
+__device__ __noinline__ void keep_slowly(u64 to, uint4 x, int n) {
+  const u32 w[4] = {x.x, x.y, x.z, x.w};
+  if (n == 16 && (to & 3) == 0) {
+    for (int k = 0; k < 4; k++) reinterpret_cast<u32*>(to)[k] = w[k];
+  } else {
+    #pragma unroll
+    for (int k = 0; k < 16; k++)
+      if (k < n) reinterpret_cast<unsigned char*>(to)[k] = w[k >> 2] >> 8 * (k & 3);
+  }
+}
+__device__ __forceinline__ uint4 fetch16(u64 from, long long left) {
+  if (left >= 16 && (from & 15) == 0) return *reinterpret_cast<const uint4*>(from);
+  if (left > 0) return fetch_slowly(from, left < 16 ? int(left) : 16);
+  return make_uint4(0, 0, 0, 0);
+}
+__device__ __forceinline__ void keep16(u64 to, uint4 x, long long left) {
+  if (left >= 16 && (to & 15) == 0) *reinterpret_cast<uint4*>(to) = x;
+  else if (left > 0) keep_slowly(to, x, left < 16 ? int(left) : 16);
+}
+
+// Which bytes of a block a lane moves; whether it moves data at all; whether a part holds any.
+
+#if LINES
+const int CARRYING = 28;
+__device__ __forceinline__ u32 carrier(const Place& p) { return (p.lane >> 3) * 7 + (p.lane & 7); }
+__device__ __forceinline__ bool carries(const Place& p) { return (p.lane & 7) != 7; }
+#else
+const int CARRYING = 32;
+__device__ __forceinline__ u32 carrier(const Place& p) { return p.lane; }
+__device__ __forceinline__ bool carries(const Place& p) { return true; }
+#endif
+__device__ __forceinline__ u64 offset(const Place& p, int part) {
+  return ((p.tile * PARTS + part) * CARRYING + carrier(p)) * 16;
+}
+__device__ __forceinline__ bool reaches(const Place& p, int part, long long bytes) {
+  return (long long)((p.tile * PARTS + part) * CARRYING * 16) < bytes;
+}
+__device__ __forceinline__ u64 mark(u32 epoch, u32 wave) { return (u64(epoch) << 32) | (wave + 1); }
+
+__device__ __forceinline__ void fetch(u64 from, Unit& v, long long bytes, const Place& p) {
+  #pragma unroll
+  for (int k = 0; k < PARTS; k++) {
+    const u64 at = offset(p, k);
+    v.part[k] = fetch16(from + at, carries(p) ? bytes - (long long)at : 0);
+  }
+}
+__device__ __forceinline__ void keep(u64 to, const Unit& v, long long bytes, const Place& p) {
+  #pragma unroll
+  for (int k = 0; k < PARTS; k++) {
+    const u64 at = offset(p, k);
+    keep16(to + at, v.part[k], carries(p) ? bytes - (long long)at : 0);
+  }
+}
+
+// Messages: put any number of them, seal them, and flag each.
+
+__device__ __forceinline__ void put(u64 box, int place, const Unit& v, long long bytes, const Args& a, const Place& p) {
+  const u64 to = box + p.at + place * a.slots * (PARTS * 512);
+#if LINES
+  __syncwarp();
+#endif
+  #pragma unroll
+  for (int k = 0; k < PARTS; k++) {
+    if (!reaches(p, k, bytes)) continue;
+#if LINES
+    put16(to + k * 512, carries(p) ? v.part[k] : make_uint4(p.epoch, p.wave + 1, 0, 0));
+#else
+    put16(to + k * 512, v.part[k]);
+#endif
+  }
+}
+__device__ __forceinline__ void seal(const Place& p) {
+#if !LINES
+  __syncwarp();
+  if (p.lane == 0) __threadfence_system();
+#endif
+}
+__device__ __forceinline__ void flag(u64 flags, int place, long long bytes, const Args& a, const Place& p) {
+#if !LINES
+  if (p.lane == 0 && reaches(p, 0, bytes)) put8(flags + (place * SLOTS + p.slot) * 8, mark(p.epoch, p.wave));
+#endif
+}
+__device__ __forceinline__ bool get(
+    u64 box, u64 flags, int place, Unit& v, long long bytes, const Args& a, const Place& p, u32 peer) {
+  if (!reaches(p, 0, bytes)) return true;
+  const u64 from = box + p.at + place * a.slots * (PARTS * 512);
+  Spin spin;
+#if LINES
+  for (;;) {
+    bool here = true;
+    #pragma unroll
+    for (int k = 0; k < PARTS; k++) {
+      if (!reaches(p, k, bytes)) continue;
+      v.part[k] = get16(from + k * 512);
+      here &= carries(p) || (v.part[k].x == p.epoch && v.part[k].y == p.wave + 1);
+    }
+    if (__all_sync(~0u, here)) return true;
+    if (spin.over(a, peer)) return false;
+  }
+#else
+  while (!__all_sync(~0u, acquire(flags + (place * SLOTS + p.slot) * 8) >= mark(p.epoch, p.wave)))
+    if (spin.over(a, peer)) return false;
+  #pragma unroll
+  for (int k = 0; k < PARTS; k++)
+    if (reaches(p, k, bytes)) v.part[k] = get16(from + k * 512);
+  return true;
+#endif
+}
+
+// Credit: the slots of a wave are free again, where no message of the peer says so.
+
+__device__ __forceinline__ void give_credit(u64 to, const Place& p) {
+  __syncwarp();
+  if (p.lane == 0) put8(to + p.slot * 8, mark(p.epoch, p.wave));
+}
+__device__ __forceinline__ bool await_credit(u64 from, const Args& a, const Place& p, u32 peer) {
+  if (p.wave < 2) return true;
+  Spin spin;
+  while (!__all_sync(~0u, get8(from + p.slot * 8) >= mark(p.epoch, p.wave - 2)))
+    if (spin.over(a, peer)) return false;
+  return true;
+}
+
+#ifdef EXPRESSION
+// A sum is kept in the type that is computed with, and rounded once.
+struct __align__(16) Pack { T item[16 / sizeof(T)]; };
+struct Sum { A item[PARTS][16 / sizeof(T)]; };
+__device__ __forceinline__ A combine(A a, A b) { return (EXPRESSION); }
+__device__ __forceinline__ void begin(Sum& s, const Unit& v) {
+  #pragma unroll
+  for (int k = 0; k < PARTS; k++)
+    #pragma unroll
+    for (int j = 0; j < int(16 / sizeof(T)); j++) s.item[k][j] = load(reinterpret_cast<const Pack&>(v.part[k]).item[j]);
+}
+__device__ __forceinline__ void add(Sum& s, const Unit& v) {
+  #pragma unroll
+  for (int k = 0; k < PARTS; k++)
+    #pragma unroll
+    for (int j = 0; j < int(16 / sizeof(T)); j++)
+      s.item[k][j] = combine(s.item[k][j], load(reinterpret_cast<const Pack&>(v.part[k]).item[j]));
+}
+__device__ __forceinline__ void finish(Unit& v, const Sum& s) {
+  #pragma unroll
+  for (int k = 0; k < PARTS; k++) {
+    Pack pack;
+    #pragma unroll
+    for (int j = 0; j < int(16 / sizeof(T)); j++) pack.item[j] = store(s.item[k][j]);
+    v.part[k] = reinterpret_cast<const uint4&>(pack);
+  }
+}
+#endif
+
+__device__ __forceinline__ bool run(const Args& a, const Place& p) {
+  BODY
+  return true;
+}
+
+// A rank's token says that it has started the call, so that all its earlier ones are over.
+__device__ __forceinline__ void tell_all(const Args& a, u32 lane, u32 epoch) {
+  for (u32 q = lane; q < RANKS; q += 32)
+    if (q != RANK) put4(a.token_out[q], epoch);
+}
+__device__ __forceinline__ bool all_have_come(const Args& a, u32 lane, u32 epoch) {
+  for (u32 first = 0; first < RANKS; first += 32) {
+    const u32 q = first + lane;
+    Spin spin;
+    while (!__all_sync(~0u, q >= RANKS || q == RANK || int(get4(a.token_in[q]) - epoch) >= 0))
+      if (spin.over(a, q < RANKS ? q : RANK)) return false;
+  }
+  return true;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) collective(const __grid_constant__ Args a) {
+  const u32 lane = threadIdx.x & 31, warp = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
+  const u32 epoch = get4(a.control + CALLS) + 1;
+  if (warp == 0) tell_all(a, lane, epoch);
+  if (warp < a.slots) {
+    Place p;
+    p.lane = lane; p.epoch = epoch; p.slot = warp; p.wave = 0;
+    for (p.tile = warp; p.tile < a.tiles; p.tile += a.slots, p.wave++) {
+      p.at = (epoch & 1) * a.parity_bytes + (p.wave & 1) * a.wave_bytes + u64(warp) * (PARTS * 512) + lane * 16;
+      if (!run(a, p)) return;
+    }
+  }
+  if (warp == 0 && !all_have_come(a, lane, epoch)) return;
+  __syncthreads();
+  if (threadIdx.x == 0) {  // the last block counts the call: by then all have read the number
+    if (gridDim.x == 1 || atomicAdd(reinterpret_cast<u32*>(a.control + DONE), 1) == gridDim.x - 1) {
+      put4(a.control + DONE, 0);
+      put4(a.control + CALLS, epoch);
+    }
+  }
+}

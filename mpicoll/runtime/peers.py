@@ -1,0 +1,263 @@
+"""Peer-mapped memory of a communicator: inboxes that every rank of the node can write.
+
+Each rank allocates one piece of device memory once and maps all others'; the handles travel in
+MPI messages.  Whether that works is tried out beforehand, on all ranks together, with calls
+that fail with an error code where it does not: containers, MIG, one visible device a rank.
+
+A piece holds, one after the other:
+
+    control   number of calls so far, and what a kernel's blocks tell each other
+    tokens    for each rank the number of the last call that it has started
+    credits   for each rank and slot the last wave that it has read
+    flags     for each rank, place and slot the last wave that has come, in the protocol `slices`
+    lines     [parity of the call][parity of the wave][source] inboxes of the protocol `lines`
+    slices    the same of the protocol `slices`, whose data must never be taken for the others' flags
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import cupy
+from mpi4py import MPI
+
+from mpicoll.runtime import links
+from mpicoll.runtime.mapped_source import PART, SLOTS
+from mpicoll.settings import format_bytes
+
+_runtime = cupy.cuda.runtime
+
+T = TypeVar("T")
+Exchange = Callable[[Any], list[Any]]
+
+#: bytes of the control block, and of a token
+CONTROL, TOKEN = 256, 4
+#: bytes of a credit or flag
+MARK = 8
+#: most cells from one rank to another in the protocol `slices`
+PLACES = 32
+#: a copy whose direction the driver sees from the addresses
+_ANY_WAY = 4
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things are in a piece of nbytes bytes, one of `size`."""
+
+    size: int
+    nbytes: int
+
+    @property
+    def tokens(self) -> int:
+        """Where the tokens start."""
+        return CONTROL
+
+    @property
+    def credits(self) -> int:
+        """Where the credits start."""
+        return _rounded(CONTROL + TOKEN * self.size)
+
+    @property
+    def flags(self) -> int:
+        """Where the flags start."""
+        return _rounded(self.credits + MARK * SLOTS * self.size)
+
+    @property
+    def lines(self) -> int:
+        """Where the inboxes of the protocol `lines` start."""
+        return _rounded(self.flags + MARK * SLOTS * PLACES * self.size)
+
+    @property
+    def slices(self) -> int:
+        """Where the inboxes of the protocol `slices` start."""
+        return self.lines + 4 * self.size * self.inbox_bytes("lines")
+
+    def inbox_bytes(self, protocol: str) -> int:
+        """Return the bytes of an inbox for one source, parity and wave: a quarter of all for `lines`."""
+        quarter = max(self.nbytes - self.lines, 0) // 4 // (4 * self.size) // PART * PART
+        return quarter if protocol == "lines" else 3 * quarter
+
+
+class Peers:
+    """One rank's mapping of all ranks' pieces.
+
+    Attributes:
+        device: the device whose memory and kernels these are.
+        layout: of every piece.
+        pieces: address of each rank's piece, as this rank sees it.
+        host: address of the words that kernels watch and write, in host memory.
+        order: keeps kernels in the order of the calls.
+        side: the stream of calls that do not block.
+        linked: all GPUs are linked by NVLink, so that lines are never torn.
+    """
+
+    def __init__(self, device: int, layout: Layout, pieces: list[int], rank: int, linked: bool) -> None:
+        self.device, self.layout, self.pieces, self.rank, self.linked = device, layout, pieces, rank, linked
+        self._words = cupy.cuda.alloc_pinned_memory(64)
+        self.host = int(self._words.ptr)
+        self._view = memoryview(self._words)[:64].cast("B")
+        self._view[:64] = bytes(64)
+        self.order = Order()
+        with cupy.cuda.Device(device):
+            self.side = cupy.cuda.Stream(non_blocking=True)
+
+    def abort(self) -> None:
+        """Make kernels that wait for a peer leave."""
+        self._view[:4] = struct.pack("=I", 1)
+
+    def late(self) -> int | None:
+        """Return the rank for which a kernel has waited in vain, None if there was none."""
+        (word,) = struct.unpack_from("=I", self._view, 4)
+        return word - 1 if word else None
+
+    def close(self, comm: MPI.Intracomm) -> None:
+        """Unmap and free; collective, for memory that a peer has mapped must not be freed."""
+        with cupy.cuda.Device(self.device):
+            _runtime.deviceSynchronize()
+            comm.Barrier()
+            for rank, piece in enumerate(self.pieces):
+                if rank != self.rank:
+                    _runtime.ipcCloseMemHandle(piece)
+            comm.Barrier()
+            _runtime.free(self.pieces[self.rank])
+
+
+class Order:
+    """Keeps the kernels of a communicator in the order of the calls, on whatever streams they are.
+
+    Attributes:
+        stream: address of the stream of the last call.
+    """
+
+    def __init__(self) -> None:
+        self.event = cupy.cuda.Event(disable_timing=True)
+        self.stream: int | None = None
+        self.owner: object = None
+
+    def switch(self, stream: int, owner: object) -> None:
+        """Let a stream wait for the last call, which was on another one; `owner` keeps the stream alive.
+
+        What is captured runs later, in an order that its owner sees to.
+        """
+        if _runtime.streamIsCapturing(stream):
+            return
+        if self.stream is not None:
+            _runtime.eventRecord(self.event.ptr, self.stream)
+            _runtime.streamWaitEvent(stream, self.event.ptr)
+        self.stream, self.owner = stream, owner
+
+
+def connect(comm: MPI.Intracomm, exchange: Exchange, device: int, nbytes: int, shared: bool) -> Peers | str:
+    """Map the memory of all ranks; collective.
+
+    Args:
+        comm: private communicator.
+        exchange: returns every rank's object.
+        device: this rank's device.
+        nbytes: bytes of each rank's piece.
+        shared: also where ranks share a GPU, which is slow.
+
+    Returns:
+        The mapping, or in words why there is none: the same on all ranks.
+    """
+    layout = Layout(comm.size, nbytes)
+    found = exchange((_host(), links.identity(device)))
+    why = _refusal(found, layout, shared)
+    if why:
+        return why
+    linked = all(exchange(all(links.linked(device, gpu) for _, gpu in found)))
+    with cupy.cuda.Device(device):
+        piece, why = _together(exchange, lambda: _allocate(nbytes))
+        if piece is None:
+            return why
+        handles = exchange(_handle(piece))
+        opened: dict[int, int] = {}
+        done, why = _together(exchange, lambda: _open(handles, comm.rank, opened))
+        if done is not None:
+            pieces = [opened.get(rank, piece) for rank in range(comm.size)]
+            done, why = _together(exchange, lambda: _greet(pieces, comm, layout))
+        if done is None:
+            for address in opened.values():
+                _runtime.ipcCloseMemHandle(address)
+            comm.Barrier()
+            _runtime.free(piece)
+            return why
+    return Peers(device, layout, pieces, comm.rank, linked)
+
+
+def _host() -> str:
+    """Return what tells hosts apart."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return f"{MPI.Get_processor_name()} {boot.read_text(encoding='ascii').strip() if boot.exists() else ''}"
+
+
+def _refusal(found: list[tuple[str, tuple[str, str]]], layout: Layout, shared: bool) -> str:
+    """Return why these ranks cannot map each other's memory, "" if it is worth a try."""
+    if len({host for host, _ in found}) > 1:
+        return "ranks are on several hosts"
+    if len({gpu for _, gpu in found}) < len(found) and not shared:
+        return "ranks share a GPU (mapped_shared allows it)"
+    if layout.inbox_bytes("lines") < PART * PLACES:
+        return f"mapped_bytes={format_bytes(layout.nbytes)} is too little for {layout.size} ranks"
+    return ""
+
+
+def _together(exchange: Exchange, act: Callable[[], T]) -> tuple[T | None, str]:
+    """Do something on all ranks; if it raises on one, no rank has it."""
+    result, why = None, ""
+    try:
+        result = act()
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+    troubles = exchange(why)
+    first = next((f"rank {rank}: {trouble}" for rank, trouble in enumerate(troubles) if trouble), "")
+    return (None if first else result), first
+
+
+def _allocate(nbytes: int) -> int:
+    piece = int(_runtime.malloc(nbytes))
+    _runtime.memset(piece, 0, nbytes)
+    _runtime.deviceSynchronize()
+    return piece
+
+
+def _handle(piece: int) -> bytes | str:
+    try:
+        return bytes(_runtime.ipcGetMemHandle(piece))
+    except _runtime.CUDARuntimeError as error:
+        return str(error)
+
+
+def _open(handles: list[bytes | str], rank: int, opened: dict[int, int]) -> bool:
+    for peer, handle in enumerate(handles):
+        if isinstance(handle, str):
+            raise OSError(f"memory of rank {peer} cannot be exported: {handle}")
+        if peer != rank:
+            opened[peer] = int(_runtime.ipcOpenMemHandle(handle))
+    return True
+
+
+def _greet(pieces: list[int], comm: MPI.Intracomm, layout: Layout) -> bool:
+    """Write a word into every peer's inbox and look for theirs."""
+    word = cupy.full(1, comm.rank + 1, "u4")
+    for rank, piece in enumerate(pieces):
+        if rank != comm.rank:
+            _runtime.memcpy(piece + layout.lines + 4 * comm.rank, word.data.ptr, 4, _ANY_WAY)
+    _runtime.deviceSynchronize()
+    comm.Barrier()
+    found = cupy.zeros(comm.size, "u4")
+    _runtime.memcpy(found.data.ptr, pieces[comm.rank] + layout.lines, 4 * comm.size, _ANY_WAY)
+    said = [int(n) for n in cupy.asnumpy(found)]
+    _runtime.memset(pieces[comm.rank] + layout.lines, 0, 4 * comm.size)
+    _runtime.deviceSynchronize()
+    if any(n != rank + 1 for rank, n in enumerate(said) if rank != comm.rank):
+        raise OSError(f"words from peers did not arrive: {said}")
+    return True
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // 256) * 256
