@@ -58,8 +58,8 @@ def _bytes_or_auto(text: str | int) -> int:
 
 
 def _path(text: str) -> str | None:
-    if text not in ("", "auto", "direct", "staged"):
-        raise ValueError(f"{text!r} is none of auto, direct, staged")
+    if text not in ("", "auto", "mapped", "direct", "staged"):
+        raise ValueError(f"{text!r} is none of auto, mapped, direct, staged")
     return None if text in ("", "auto") else text
 
 
@@ -98,7 +98,9 @@ TABLE: dict[str, Setting] = {
         Setting("segment_bytes", 0, _bytes_or_auto, "size of a segment of a block; `auto`: the cost model chooses"),
         Setting("scratch_limit", 1 << 28, _positive_bytes, "most bytes of scratch that one call may use at a time"),
         Setting("cuda_aware", None, _yes_no_auto, "`yes` or `no` overrides what was found out about the MPI library"),
-        Setting("path", None, _path, "how device arrays travel: `direct`, `staged`, or `auto`"),
+        Setting("path", None, _path, "how device arrays travel: `mapped`, `direct`, `staged`, or `auto`"),
+        Setting("mapped_bytes", 128 << 20, parse_bytes, "a communicator's inboxes on a GPU for path `mapped`; 0: none"),
+        Setting("mapped_shared", False, _yes_no_auto, "path mapped also where ranks share a GPU: slow, for tests"),
         Setting("debug", 0, int, "1 compares every call over the ranks before it starts; 2 prints its plan, too"),
         Setting(
             "timeout", 0.0, float, "seconds without progress after which a call raises StalledError; 0 waits for ever"
@@ -165,9 +167,10 @@ class Settings:
         return list(TABLE)
 
     @property
-    def version(self) -> tuple[int, int]:
-        """Two numbers that change whenever a value may have changed for this thread."""
-        return self._base_version, self._scoped.get().version
+    def version(self) -> int:
+        """A number that changes whenever a value may have changed for this thread."""
+        version: int = self._base_version << 32 | self._scoped.get().version
+        return version
 
     def as_dict(self) -> dict[str, Any]:
         """Return all current values."""

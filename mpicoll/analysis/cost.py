@@ -83,6 +83,9 @@ MODELS = {
     "host": CostModel(
         5e-6, 1.5e-6, 1 / 4e9, 1 / 6e9, 2e-6, source="2 cores, shared memory, persistent requests through mpi4py"
     ),
+    "mapped": CostModel(
+        1.5e-6, 0.3e-6, 1 / 330e9, 1 / 20000e9, 0.1e-6, 9e-6, source="one kernel over inboxes (shared notes, 4 H200)"
+    ),
     "direct": CostModel(
         14e-6, 5e-6, 1 / 350e9, 1 / 2000e9, 9e-6, source="4 H200, NVLink, Open MPI wheel with UCX (shared notes)"
     ),

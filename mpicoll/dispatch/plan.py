@@ -49,7 +49,7 @@ class Plan:
         algorithm: the chosen algorithm's name.
         segments: number of segments of every block.
         lanes: segments in flight at the same time.
-        path: "host", "direct" or "staged".
+        path: "host", "mapped", "direct" or "staged".
         reason: who chose.
         schedule: this rank's schedule.
     """
@@ -81,6 +81,8 @@ class Plan:
             time = "" if one.seconds is None else f"{one.seconds * 1e6:10.1f} us predicted"
             mark = "*" if one.choice.algorithm == self.algorithm and one.choice.path in ("", self.path) else " "
             lines.append(f"  {mark} {one.choice!s:<32}{time}{one.why_not}")
+        if facts.unoffered:
+            lines.append(f"  path mapped is not offered: {facts.unoffered}")
         return "\n".join(lines)
 
 
@@ -94,7 +96,8 @@ def _planned(key: Key, revision: int) -> Plan:
     choice, reason = select(key.facts, key.call, key.communicator, key.setting, key.tuning)
     card = registry.get(key.facts.collective, choice.algorithm)
     schedule = card.schedule(key.rank, key.facts.size, key.root)
-    segments, lanes = bounded(card, key.facts, choice.segments, key.scratch_limit)
+    mapped = choice.path == "mapped"  # which cuts by itself, and needs no scratch
+    segments, lanes = (1, 1) if mapped else bounded(card, key.facts, choice.segments, key.scratch_limit)
     return Plan(key, choice.algorithm, segments, lanes, choice.path, reason, schedule)
 
 
@@ -162,7 +165,7 @@ def plan(
     if device not in ("cpu", "cuda"):
         raise ValueError(f"device {device!r} is neither cpu nor cuda")
     counts_known = name.lower() not in ("gatherv", "scatterv", "alltoallv")
-    memory, paths = ("host", ("host",)) if device == "cpu" else ("device", ("direct", "staged"))
+    memory, paths = ("host", ("host",)) if device == "cpu" else ("device", ("mapped", "direct", "staged"))
     pinned = settings.reproducible if row.reducing else ""
     facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, settings.segment_bytes, pinned)
     return make_plan(

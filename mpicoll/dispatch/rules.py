@@ -22,7 +22,7 @@ from mpicoll.schedule.collectives import collective
 from mpicoll.schedule.patterns import power_of_two
 from mpicoll.settings import format_bytes, parse_bytes
 
-PATHS = ("host", "direct", "staged")
+PATHS = ("host", "mapped", "direct", "staged")
 
 
 @dataclass(frozen=True)

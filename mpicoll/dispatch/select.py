@@ -18,6 +18,8 @@ from mpicoll.settings import format_bytes
 SEGMENTS = (1, 2, 4, 8, 16, 32)
 #: segments smaller than this are never worth a message of their own, in bytes
 SMALLEST_SEGMENT = {"host": 32 << 10, "direct": 1 << 20, "staged": 64 << 10}
+#: bytes of a block that the path mapped moves in one wave: it pipelines by itself, without segments
+WAVE = 512 << 10
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Facts:
         counts_known: all ranks know all ranks' counts.
         paths: how the arrays may travel, best first.
         reproducible: "" or "runs" or "ranks", see `docs/sharp-bits.md`.
+        unoffered: why the path mapped is not among the paths of device arrays, "" if it is.
         segment_bytes: wanted size of a segment of a block, 0 to leave it to the cost model.
     """
 
@@ -54,6 +57,7 @@ class Facts:
     paths: tuple[str, ...] = ("host",)
     segment_bytes: int = 0
     reproducible: str = ""
+    unoffered: str = ""
 
     @property
     def needs(self) -> dict[str, bool]:
@@ -108,6 +112,8 @@ def _best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float
     nbytes = facts.nbytes or 0
     model = MODELS[path]
     block = -(-nbytes // _blocks(card, facts.size))
+    if path == "mapped":
+        return 1, model.seconds(card.cost, facts.size, nbytes, max(block // WAVE, 1))
     if facts.segment_bytes and pipelined(card.cost):
         segments = max(-(-block // facts.segment_bytes), 1)
         return segments, model.seconds(card.cost, facts.size, nbytes, segments)
@@ -145,11 +151,12 @@ def _forced(choice: Choice, facts: Facts) -> Choice:
 def _complete(choice: Choice, facts: Facts) -> Choice:
     """Fill in what a choice left open."""
     card = registry.get(facts.collective, choice.algorithm)
-    path = choice.path or facts.paths[0]
-    segments = choice.segments
-    if not segments:
-        segments = _best_segments(card, facts, path)[0] if card.cost else 1
-    return Choice(choice.algorithm, segments, path)
+    if not card.cost:
+        return Choice(choice.algorithm, choice.segments or 1, choice.path or facts.paths[-1])
+    paths = (choice.path,) if choice.path else facts.paths
+    found = {path: _best_segments(card, facts, path) for path in paths}
+    path = min(paths, key=lambda p: found[p][1])
+    return Choice(choice.algorithm, choice.segments or found[path][0], path)
 
 
 @lru_cache(maxsize=8)
