@@ -97,16 +97,29 @@ class Op:
         commute: the order of operands does not matter; without it ranks are combined in their order.
         width: elements of an item, such as 4 for 2x2 matrices.
         name: for messages.
+        cuda: the same as a CUDA C++ expression of the elements `a` and `b`, such as "a > b ? a : b"; device
+            arrays are then combined by it, in fused kernels and on the path mapped (half types as float).
+
+    Raises:
+        ValueError: width is less than 1, or more together with an expression, which sees single elements.
     """
 
     def __init__(
-        self, function: Callable[[Any, Any], Any], commute: bool = False, *, width: int = 1, name: str = ""
+        self,
+        function: Callable[[Any, Any], Any],
+        commute: bool = False,
+        *,
+        width: int = 1,
+        name: str = "",
+        cuda: str = "",
     ) -> None:
         """Make the operator."""
         if width < 1:
             raise ValueError(f"op: width is {width}, not at least 1")
+        if cuda and width > 1:
+            raise ValueError(f"op: width is {width}, but a CUDA expression combines single elements")
         label = name or getattr(function, "__name__", "user")
-        self.operator = Operator(label, None, "", "", _ANY, commutative=commute, function=function, width=width)
+        self.operator = Operator(label, None, cuda, cuda, _ANY, commutative=commute, function=function, width=width)
 
     def __repr__(self) -> str:
         return f"mpicoll.Op({self.operator.name})"
