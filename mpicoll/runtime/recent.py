@@ -6,6 +6,7 @@ but its address, shape, dtype and flags, so these are the key: arrays themselves
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,25 +40,65 @@ class Recent:
             self.calls[key] = rest, bound
 
 
+#: types of arguments that cannot be changed in place, looked at first since most are of them
+_FIXED = frozenset({int, tuple, type(None), MPI.Op})
+#: NumPy's own ways to an address take ten times as long
+_address = MPI.Get_address
+
 #: state of an argument of which more could change than its key says
 UNKNOWN = "unknown"
 
 
 def state(argument: Any) -> Any:
     """Return all of a buffer argument on which a decision can depend."""
-    if type(argument) is np.ndarray:
-        return argument.__array_interface__["data"], argument.shape, argument.dtype, argument.flags.num
-    if argument is None or isinstance(argument, int):
-        return argument
-    if type(argument).__name__ == "ndarray" and type(argument).__module__.startswith("cupy"):
-        return argument.data.ptr, argument.shape, argument.strides, argument.dtype, argument.device.id
-    return UNKNOWN
+    read = _readers.get(type(argument))
+    if read is None:
+        read = _readers[type(argument)] = _reader(type(argument))
+    return read(argument)
+
+
+def _reader(kind: type) -> Callable[[Any], Any]:
+    """Return what reads the state of a type's objects."""
+    if kind is np.ndarray:
+        return _read_numpy
+    if kind is type(None) or kind is type(MPI.IN_PLACE) or issubclass(kind, int):
+        return lambda argument: argument
+    if kind.__name__ != "ndarray" or not kind.__module__.startswith("cupy"):
+        return lambda argument: UNKNOWN
+    return _read_cupy if hasattr(kind, "_c_contiguous") else lambda a: (*_read_cupy_data(a), a.shape, a.strides)
+
+
+def _read_numpy(array: np.ndarray) -> Any:
+    """Return a NumPy array's state, if it is contiguous: what is packed is not remembered."""
+    flags = array.flags
+    if not flags.c_contiguous:
+        return UNKNOWN
+    try:
+        return _address(array), array.size, array.dtype, flags.num
+    except (ValueError, BufferError):  # a dtype that the buffer protocol cannot express, such as a date
+        return UNKNOWN
+
+
+def _read_cupy(array: Any) -> Any:
+    """Return a CuPy array's state; of a contiguous one the shape does not matter."""
+    data = array.data
+    if array._c_contiguous:
+        return data.ptr, data.device_id, array.dtype, array.size
+    return data.ptr, data.device_id, array.dtype, array.shape, array.strides
+
+
+def _read_cupy_data(array: Any) -> tuple[Any, ...]:
+    return array.data.ptr, array.device.id, array.dtype
+
+
+_readers: dict[type, Callable[[Any], Any]] = {}
 
 
 def frozen(rest: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return arguments that stay as they are: counts could be changed in place between calls."""
-    if rest and not isinstance(rest[0], int | MPI.Op | tuple):
-        return (tuple(rest[0]) if isinstance(rest[0], list | np.ndarray) else rest[0], *rest[1:])
+    if rest and type(rest[0]) not in _FIXED and hasattr(rest[0], "__len__"):
+        counts = rest[0].tolist() if hasattr(rest[0], "tolist") else rest[0]
+        return (tuple(counts), *rest[1:])
     return rest
 
 
