@@ -16,6 +16,7 @@ from mpicoll.persistent import Persistent
 from mpicoll.request import PersistentRequest, Request
 from mpicoll.runtime import execute, progress
 from mpicoll.runtime.agreement import Fingerprint, agreed, announced
+from mpicoll.runtime.arrays import device_of_argument
 from mpicoll.runtime.calls import read_call
 from mpicoll.runtime.channel import Channel, channel_of
 from mpicoll.runtime.operands import Operands
@@ -56,7 +57,9 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         return self
 
     def Get_plan(self, method: str, *arguments: Any, algorithm: str | None = None, **named: Any) -> Plan:
-        """Return what a call would do, and why; print it.  Collective only if it is the first call.
+        """Return what a call would do, and why; print it.
+
+        Collective only if it is the first call, or the first with device arrays.
 
         Args:
             method: the call, such as "Allreduce".
@@ -65,6 +68,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
             named: as in the call.
         """
         operands, channel = self._read(method, arguments, named)
+        _connect(channel, operands.device)
         return execute.plan_for(operands, channel, algorithm, self._rules)
 
     def _run(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> None:
@@ -118,9 +122,15 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
     ) -> tuple[Operands, Plan]:
         """Read a call and plan it, and ask the other ranks where a setting demands it."""
         channel.calls += 1
+        if _asked() and channel.peers is None:  # a rank that fails must not leave the others in `connect`
+            devices = channel.exchange(max(map(device_of_argument, arguments[:2]), default=-1))
+            if min(devices) >= 0:
+                channel.connect(devices[channel.rank])
 
         def decide(limit: int) -> tuple[Operands, Plan]:
             operands = read_call(method, channel.rank, channel.size, arguments, {})
+            if not _asked():
+                _connect(channel, operands.device)
             plan = execute.plan_for(operands, channel, algorithm, self._rules, limit)
             if form == "blocking" and _asked():
                 execute.reserve(plan, operands, channel)
@@ -200,6 +210,12 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
     def Create_group(self, group: MPI.Group, tag: int = 0) -> Any:
         """Make a communicator of a group, called by its members only; as mpi4py's, but of this type."""
         return self._wrap(MPI.Intracomm(self).Create_group(group, tag))
+
+
+def _connect(channel: Channel, device: int) -> None:
+    """Map the peers' memory before the first call with device arrays is planned."""
+    if device >= 0 and channel.peers is None:
+        channel.connect(device)
 
 
 def _asked() -> bool:

@@ -30,6 +30,8 @@ AGREED = (
     "scratch_limit",
     "cuda_aware",
     "path",
+    "mapped_bytes",
+    "mapped_shared",
     "reproducible",
     "errors",
     "debug",
@@ -56,6 +58,7 @@ class Channel:
         size: number of ranks.
         awareness: what was found out about device pointers in MPI, the same on all ranks.
         waiter: how to wait for messages.
+        peers: the mapping of the peers' memory, or in words why there is none; None before it was tried.
     """
 
     def __init__(self, parent: MPI.Intracomm, rules: str) -> None:
@@ -69,6 +72,7 @@ class Channel:
         self.turn = threading.Lock()
         self.caller = 0
         self.watch: Watch | None = None
+        self.peers: Any = None
         self.most_slots = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) // TAGS
         mine = {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
         facts = self.comm.allgather((mine, awareness.decide(), MPI.Get_processor_name()))
@@ -85,12 +89,36 @@ class Channel:
         self.waiter = Waiter(here > cores() if yielding is None else yielding)
         _live.add(self)
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """How device arrays may travel on this communicator, best first."""
+    def paths(self, compiled: bool = True) -> tuple[str, ...]:
+        """Return how device arrays may travel on this communicator, best first.
+
+        Args:
+            compiled: the operator, if any, can be part of a kernel.
+        """
         usable = ("direct", "staged") if self.awareness.aware else ("staged",)
+        if not self.unoffered(compiled):
+            usable = ("mapped", *usable)
         wanted = settings.path
         return tuple(p for p in usable if p == wanted) or usable if wanted else usable
+
+    def unoffered(self, compiled: bool) -> str:
+        """Return why the path mapped is not offered, "" if it is."""
+        if not compiled:
+            return "the operator is a Python function without a CUDA expression"
+        if isinstance(self.peers, str | None):
+            return self.peers or f"path={settings.path!r} is set"
+        return ""
+
+    def connect(self, device: int) -> None:
+        """Map the peers' memory, if that was not tried before and is wanted; collective."""
+        if self.peers is not None or settings.path not in (None, "mapped"):
+            return
+        if self.size == 1 or not settings.mapped_bytes:
+            self.peers = "there is one rank" if self.size == 1 else "mapped_bytes is 0"
+            return
+        from mpicoll.runtime.peers import connect
+
+        self.peers = connect(self.comm, self.exchange, device, settings.mapped_bytes, bool(settings.mapped_shared))
 
     def check(self) -> None:
         """Refuse a communicator on which a call has stalled or raised, a forked one, and any after MPI's end."""
@@ -133,6 +161,8 @@ class Channel:
     def stalled(self, what: str) -> StalledError:
         """Return the error for a call that does not go on; asks which ranks are missing."""
         self.broken = what
+        if not isinstance(self.peers, str | None):
+            self.peers.abort()
         absent = self.watch.absent() if self.watch else []
         missing = f"; not arrived: rank{'s'[: len(absent) > 1]} {', '.join(map(str, absent))}" if absent else ""
         return StalledError(f"{what}{missing}")
@@ -172,6 +202,8 @@ class Channel:
         self.close()
         _live.discard(self)
         if not self.broken:
+            if not isinstance(self.peers, str | None):
+                self.peers.close(self.comm)
             self.comm.Free()
             if self.watch:
                 self.watch.comm.Free()

@@ -9,7 +9,7 @@ from typing import Any
 
 from mpicoll.dispatch.plan import Key, Plan, make_plan
 from mpicoll.dispatch.select import Facts
-from mpicoll.runtime import progress
+from mpicoll.runtime import kernels, progress
 from mpicoll.runtime.around import Mirror, Mirrors, Ordered, unmappable
 from mpicoll.runtime.bound import Around, Binder, Bound
 from mpicoll.runtime.channel import Channel
@@ -30,6 +30,7 @@ def plan_for(
 ) -> Plan:
     """Return the plan for a call's operands; nothing is sent."""
     device = operands.device >= 0
+    compiled = operands.op is None or kernels.serves(operands.op, operands.dtype)
     facts = Facts(
         operands.row.name,
         channel.size,
@@ -37,9 +38,10 @@ def plan_for(
         "device" if device else "host",
         operands.op.commutative if operands.op else True,
         operands.counts_known,
-        channel.paths if device else ("host",),
+        channel.paths(compiled) if device else ("host",),
         settings.segment_bytes,
         settings.reproducible if operands.row.reducing else "",
+        channel.unoffered(compiled) if device else "",
     )
     forced, wanted, tuning, limit = (
         algorithm or "",
@@ -56,7 +58,7 @@ def bind(plan: Plan, operands: Operands, channel: Channel, stream: int, slot: Sl
     addresses = (source.pointer if source else 0, target.pointer if target else 0)
     shape = Shape.of(operands, channel.rank, channel.size)
     dtype = (operands.dtype.str, operands.dtype.itemsize)
-    key = (plan, shape, addresses, dtype, operands.op, operands.aliased, operands.device, stream)
+    key = (plan, shape, addresses, dtype, operands.op, operands.aliased, operands.device, stream, settings.timeout)
     found = slot.find(key)
     if found is None:
         found = bind_new(plan, operands, channel, stream, slot)
@@ -74,21 +76,27 @@ def program_of(plan: Plan, shape: Shape, aliased: bool) -> Program:
 
 def bind_new(plan: Plan, operands: Operands, channel: Channel, stream: int, slot: Slot) -> Bound:
     """Return the plan bound to the operands' memory; the caller keeps it and frees it."""
-    program, layout = _laid_out(plan, operands, channel)
     bound = Bound(name=f"{operands.method} #{{}} {plan.algorithm!r}")
+    average = _average(plan, operands, channel, stream)
+    if plan.path == "mapped":
+        from mpicoll.runtime import mapped
+
+        mapped.bind(plan, operands, channel, stream, bound, average)
+        return bound
+    _bind_messages(plan, operands, channel, stream, slot, bound)
+    bound.add(*average)
+    return bound
+
+
+def _bind_messages(plan: Plan, operands: Operands, channel: Channel, stream: int, slot: Slot, bound: Bound) -> None:
+    """Append a plan's messages and its local work."""
+    program, layout = _laid_out(plan, operands, channel)
     memory, where, around = _memory(plan, operands, stream, slot, layout, channel.rank)
     kind, device = ("device", operands.device) if memory is not _HOST else ("host", -1)
     scratch = slot.arena(kind, device, layout.scratch_bytes).pointer
     binder = Binder(channel.comm, memory, channel.waiter, slot.number)
     bases = {**where, "scratch": scratch}
     binder.bind(bound, program, layout, bases, operands.dtype, _operator(operands, memory, stream), around)
-    if operands.op and operands.op.average:
-        worker = _worker(operands, stream)
-        runs = output_runs(layout, operands, channel.rank, _bases(operands))
-        made_of = operands.row.after(channel.rank, channel.size, operands.root, program.schedule.blocks)
-        combined = len(list(next(iter(made_of.values()), ())))
-        bound.add(*(worker.divide(operands.dtype, run, combined) for run in runs))
-    return bound
 
 
 def _bases(operands: Operands) -> dict[str, int]:
@@ -97,8 +105,22 @@ def _bases(operands: Operands) -> dict[str, int]:
     return {name: flat.pointer if flat else 0 for name, flat in buffers}
 
 
+def _average(plan: Plan, operands: Operands, channel: Channel, stream: int) -> list[Callable[[], object]]:
+    """Return the calls that divide the results by the number of combined ranks, where the operator says so."""
+    if operands.op is None or not operands.op.average:
+        return []
+    program, layout = _laid_out(plan, operands, channel)
+    worker = _worker(operands, stream)
+    made_of = operands.row.after(channel.rank, channel.size, operands.root, program.schedule.blocks)
+    combined = len(list(next(iter(made_of.values()), ())))
+    runs = output_runs(layout, operands, channel.rank, _bases(operands))
+    return [worker.divide(operands.dtype, run, combined) for run in runs]
+
+
 def reserve(plan: Plan, operands: Operands, channel: Channel) -> None:
     """Make sure of a blocking call's scratch and copies; raises MemoryError."""
+    if plan.path == "mapped":
+        return
     _, layout = _laid_out(plan, operands, channel)
     on_device = operands.device >= 0 and plan.path != "staged"
     kind, device = ("device", operands.device) if on_device else ("host", -1)
@@ -200,6 +222,12 @@ def run(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Bound:
 def begin(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Operation:
     """Start a nonblocking call in the next slot; it begins when the slot's last call has ended."""
     slot = channel.next_slot()
+    if plan.path == "mapped":
+        from mpicoll.runtime import mapped
+
+        return mapped.begin(
+            operands, channel, stream, lambda side: bind(plan, operands, channel, side, channel.slot(0))
+        )
     return _start(operands, channel, stream, slot, lambda side: bind(plan, operands, channel, side, slot))
 
 
@@ -208,6 +236,11 @@ def prepare(
 ) -> tuple[Callable[[], Operation], Callable[[], object]]:
     """Bind a persistent call once; returns what starts it and what frees it."""
     slot = channel.own_slot()
+    if plan.path == "mapped":
+        from mpicoll.runtime import mapped
+
+        kept = bind_new(plan, operands, channel, mapped.side_stream(channel), slot)
+        return lambda: mapped.begin(operands, channel, stream, lambda _: kept), lambda: None
     slot.settle()
     bound = bind_new(plan, operands, channel, _side(operands, stream, slot), slot)
     slot.own(bound)

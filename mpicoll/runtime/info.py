@@ -67,7 +67,32 @@ def _mpi() -> list[tuple[str, str]]:
     decision = decide()
     found.append(("device pointers in MPI", f"{'yes' if decision.aware else 'no'}: {decision.reason}"))
     found.append(("paths for device arrays", "direct, staged" if decision.aware else "staged"))
+    found.append(("path mapped", _mapped()))
     return found
+
+
+def _mapped() -> str:
+    """Return whether the ranks of this job have the path mapped; collective."""
+    from mpi4py import MPI
+
+    from mpicoll.runtime.channel import channel_of
+    from mpicoll.runtime.environment import local_rank
+
+    if MPI.COMM_WORLD.size == 1:
+        return "decided for each communicator: start this on several ranks to see"
+    try:
+        import cupy
+
+        device = local_rank() % cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # no CuPy, or no device
+        device, why = -1, f"{type(error).__name__}: {error}"
+    if min(MPI.COMM_WORLD.allgather(device)) < 0:
+        return f"no: {why if device < 0 else 'a rank has no device'}"
+    channel = channel_of(MPI.COMM_WORLD)
+    channel.connect(device)
+    if isinstance(channel.peers, str | None):
+        return f"no: {channel.peers}"
+    return f"yes, on all {channel.size} ranks" + ("" if channel.peers.linked else "; the GPUs are not linked by NVLink")
 
 
 def _devices() -> list[tuple[str, str]]:
