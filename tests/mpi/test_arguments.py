@@ -167,7 +167,7 @@ OPTIONS = {
     "unknown": ({"algorithm": "rings"}, ValueError, f"allreduce: no algorithm 'rings'; known: {NAMES}"),
     "no segments": ({"algorithm": "ring/0"}, ValueError, "the number of segments is at least 1"),
     "capital": ({"algorithm": "Ring"}, ValueError, "'Ring' is not of the form algorithm[/segments][@path]"),
-    "no path": ({"algorithm": "ring@cuda"}, ValueError, "unknown path 'cuda'; known: host, direct, staged"),
+    "no path": ({"algorithm": "ring@cuda"}, ValueError, "unknown path 'cuda'; known: host, mapped, direct, staged"),
     "path of devices": (
         {"algorithm": "ring@direct"},
         UnsupportedError,

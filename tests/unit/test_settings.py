@@ -14,6 +14,8 @@ TEXTS = {
     "tuning": ("/a/file", "/a/file", None),
     "segment_bytes": ("64K", 65536, "64Q"),
     "scratch_limit": ("1.5GiB", 3 << 29, "a lot"),
+    "mapped_bytes": ("64M", 64 << 20, "many"),
+    "mapped_shared": ("yes", True, "maybe"),
     "cuda_aware": ("yes", True, "maybe"),
     "path": ("staged", "staged", "mapped?"),
     "debug": ("1", 1, "very"),
