@@ -20,7 +20,7 @@ from mpicoll.runtime.arrays import device_of_argument
 from mpicoll.runtime.calls import read_call
 from mpicoll.runtime.channel import Channel, channel_of
 from mpicoll.runtime.operands import Operands
-from mpicoll.runtime.recent import address_of, frozen, state
+from mpicoll.runtime.recent import Decision, address_of, frozen, state
 from mpicoll.runtime.spec import is_in_place, read_spec
 from mpicoll.settings import settings
 
@@ -84,9 +84,8 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         self, channel: Channel, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any
     ) -> None:
         """Run a remembered call, or decide and remember."""
-        buffers, rest = arguments[:2], frozen(arguments[2:])
-        where = _where(stream)
-        key = (method, *map(state, buffers), algorithm, self._rules, *where, settings.version)
+        rest, where = frozen(arguments[2:]), _where(stream)
+        key = (method, *map(state, arguments[:2]), algorithm, self._rules, *where, settings.version)
         known = channel.recent.find(key, rest)
         if known is not None:
             channel.calls += 1
@@ -95,17 +94,24 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         operands, plan = self._decide("blocking", channel, method, arguments, algorithm)
         with _on(operands, stream) as pointer:
             bound = execute.run(plan, operands, channel, pointer)
-        packed = operands.before or operands.after
-        elsewhere = operands.device >= 0 and operands.device != where[0]
-        if not (packed or elsewhere or _asked()):
+        if _repeatable(operands, where):
             channel.recent.remember(key, rest, bound)
 
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> Request:
         """Start a nonblocking call."""
         channel = self._get_channel()
-        operands, plan = self._decide("nonblocking", channel, method, arguments, algorithm)
+        rest, where = frozen(arguments[2:]), _where(stream)
+        key = ("I", method, *map(state, arguments[:2]), algorithm, self._rules, *where, settings.version)
+        known = channel.recent.find(key, rest)
+        if known is not None:
+            channel.calls += 1
+            operands, plan = known.operands, known.plan
+        else:
+            operands, plan = self._decide("nonblocking", channel, method, arguments, algorithm)
+            if _repeatable(operands, where):
+                channel.recent.remember(key, rest, Decision.of(operands, plan))
         with _on(operands, stream) as pointer:
-            return Request(plan, lambda: execute.begin(plan, operands, channel, pointer))
+            return Request(plan, lambda: execute.begin(plan, operands, channel, pointer, arguments))
 
     def _prepare(
         self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any
@@ -210,6 +216,13 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
     def Create_group(self, group: MPI.Group, tag: int = 0) -> Any:
         """Make a communicator of a group, called by its members only; as mpi4py's, but of this type."""
         return self._wrap(MPI.Intracomm(self).Create_group(group, tag))
+
+
+def _repeatable(operands: Operands, where: tuple[Any, ...]) -> bool:
+    """Tell whether an equal call need not be decided again."""
+    packed = operands.before or operands.after
+    elsewhere = operands.device >= 0 and operands.device != where[0]
+    return not (packed or elsewhere or _asked())
 
 
 def _connect(channel: Channel, device: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from mpicoll.dispatch.plan import Key, Plan, make_plan
@@ -219,16 +219,19 @@ def run(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Bound:
     return bound
 
 
-def begin(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Operation:
-    """Start a nonblocking call in the next slot; it begins when the slot's last call has ended."""
+def begin(plan: Plan, operands: Operands, channel: Channel, stream: int, keep: object) -> Operation:
+    """Start a nonblocking call in the next slot; it begins when the slot's last call has ended.
+
+    `keep` lives until it is complete: the caller's arrays.
+    """
     slot = channel.next_slot()
     if plan.path == "mapped":
         from mpicoll.runtime import mapped
 
         return mapped.begin(
-            operands, channel, stream, lambda side: bind(plan, operands, channel, side, channel.slot(0))
+            operands, channel, stream, lambda side: bind(plan, operands, channel, side, channel.slot(0)), keep
         )
-    return _start(operands, channel, stream, slot, lambda side: bind(plan, operands, channel, side, slot))
+    return _start(operands, channel, stream, slot, lambda side: bind(plan, operands, channel, side, slot), keep)
 
 
 def prepare(
@@ -240,11 +243,12 @@ def prepare(
         from mpicoll.runtime import mapped
 
         kept = bind_new(plan, operands, channel, mapped.side_stream(channel), slot)
-        return lambda: mapped.begin(operands, channel, stream, lambda _: kept), lambda: None
+        return lambda: mapped.begin(operands, channel, stream, lambda _: kept, operands), lambda: None
     slot.settle()
     bound = bind_new(plan, operands, channel, _side(operands, stream, slot), slot)
     slot.own(bound)
-    return lambda: _start(operands, channel, stream, slot, lambda _: bound), lambda: channel.release(slot, bound)
+    start = partial(_start, operands, channel, stream, slot, lambda _: bound, operands)
+    return start, lambda: channel.release(slot, bound)
 
 
 def _side(operands: Operands, stream: int, slot: Slot) -> int:
@@ -253,7 +257,7 @@ def _side(operands: Operands, stream: int, slot: Slot) -> int:
 
 
 def _start(
-    operands: Operands, channel: Channel, stream: int, slot: Slot, bound_on: Callable[[int], Bound]
+    operands: Operands, channel: Channel, stream: int, slot: Slot, bound_on: Callable[[int], Bound], keep: object
 ) -> Operation:
     """Pack, and start a program; it ends with the unpacking, behind it on the caller's stream."""
     channel.check()
@@ -266,7 +270,7 @@ def _start(
         return (last is None or last.done) and ready()
 
     slot.last = Operation(
-        lambda: bound_on(side), channel, keep=operands, finish=finish, gate=gate, device=operands.device
+        lambda: bound_on(side), channel, keep=(operands, keep), finish=finish, gate=gate, device=operands.device
     )
     return slot.last
 

@@ -69,7 +69,9 @@ def side_stream(channel: Channel) -> int:
     return int(channel.peers.side.ptr)
 
 
-def begin(operands: Operands, channel: Channel, stream: int, bound_on: Callable[[int], Bound]) -> Operation:
+def begin(
+    operands: Operands, channel: Channel, stream: int, bound_on: Callable[[int], Bound], keep: object
+) -> Operation:
     """Launch a call that does not block, behind what is on the caller's stream; it is complete when its kernel is.
 
     It is launched at once, whatever else is in flight: all ranks' kernels must come in the order of the calls.
@@ -92,7 +94,7 @@ def begin(operands: Operands, channel: Channel, stream: int, bound_on: Callable[
             for call in operands.after:
                 call()
 
-    return Operation(lambda: bound, channel, keep=(operands, known), finish=finish, device=operands.device)
+    return Operation(lambda: bound, channel, keep=(operands, known, keep), finish=finish, device=operands.device)
 
 
 def add_wait(bound: Bound, channel: Channel, event: int) -> None:

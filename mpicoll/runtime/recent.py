@@ -6,13 +6,17 @@ but its address, shape, dtype and flags, so these are the key: arrays themselves
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from mpicoll.dispatch.plan import Plan
+from mpicoll.runtime.arrays import borrowed
 from mpicoll.runtime.bound import Bound
+from mpicoll.runtime.operands import Operands
 
 #: calls remembered for each communicator
 MOST = 512
@@ -25,19 +29,35 @@ class Recent:
 
     def __init__(self) -> None:
         """Start empty."""
-        self.calls: dict[Key, tuple[tuple[Any, ...], Bound]] = {}
+        self.calls: dict[Key, tuple[tuple[Any, ...], Any]] = {}
 
-    def find(self, key: Key, rest: tuple[Any, ...]) -> Bound | None:
-        """Return the bound program of an equal call, if it is remembered and still valid."""
+    def find(self, key: Key, rest: tuple[Any, ...]) -> Any:
+        """Return what is remembered of an equal call: a bound program, or for calls that do not block a decision."""
         known = self.calls.get(key)
         return known[1] if known is not None and known[1].alive and known[0] == rest else None
 
-    def remember(self, key: Key, rest: tuple[Any, ...], bound: Bound) -> None:
-        """Remember a call, if its buffers are arrays, MPI.IN_PLACE or None."""
+    def remember(self, key: Key, rest: tuple[Any, ...], found: Bound | Decision) -> None:
+        """Remember a call, if all of its buffers have a state."""
         if UNKNOWN not in key:
             if len(self.calls) >= MOST:
                 self.calls.clear()
-            self.calls[key] = rest, bound
+            self.calls[key] = rest, found
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A call's operands, over arrays that do not keep the memory alive, and its plan."""
+
+    operands: Operands
+    plan: Plan
+    alive = True
+
+    @staticmethod
+    def of(operands: Operands, plan: Plan) -> Decision:
+        """Return what can be remembered."""
+        same = operands.output is operands.input
+        source = borrowed(operands.input)
+        return Decision(replace(operands, input=source, output=source if same else borrowed(operands.output)), plan)
 
 
 #: types of arguments that cannot be changed in place, looked at first since most are of them
@@ -63,9 +83,28 @@ def _reader(kind: type) -> Callable[[Any], Any]:
         return _read_numpy
     if kind is type(None) or kind is type(MPI.IN_PLACE) or issubclass(kind, int):
         return lambda argument: argument
+    if kind in (list, tuple):
+        return _read_list
     if kind.__name__ != "ndarray" or not kind.__module__.startswith("cupy"):
         return lambda argument: UNKNOWN
     return _read_cupy if hasattr(kind, "_c_contiguous") else lambda a: (*_read_cupy_data(a), a.shape, a.strides)
+
+
+def _read_list(spec: Sequence[Any]) -> Any:
+    """Return the state of a list of array, counts, displacements and type."""
+    found = [state(spec[0]), *map(_contents, spec[1:])] if spec else [UNKNOWN]
+    return UNKNOWN if UNKNOWN in found else tuple(found)
+
+
+def _contents(item: Any) -> Any:
+    """Return counts, displacements or a type as something that can be compared."""
+    if isinstance(item, np.ndarray):
+        return tuple(item.ravel().tolist())
+    if isinstance(item, list | tuple):
+        return tuple(map(_contents, item))
+    if isinstance(item, MPI.Datatype):
+        return "type", item.handle
+    return item if item is None or isinstance(item, int | str | np.integer) else UNKNOWN
 
 
 def _read_numpy(array: np.ndarray) -> Any:
