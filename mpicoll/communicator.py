@@ -19,6 +19,7 @@ from mpicoll.runtime.agreement import Fingerprint, agreed, announced
 from mpicoll.runtime.arrays import device_of_argument
 from mpicoll.runtime.calls import read_call
 from mpicoll.runtime.channel import Channel, channel_of
+from mpicoll.runtime.hot import HotCalls
 from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.recent import Decision, address_of, frozen, state
 from mpicoll.runtime.spec import is_in_place, read_spec
@@ -42,6 +43,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
 
     _rules: str
     _channel: Channel | None
+    _hot: HotCalls
 
     def __new__(cls, comm: MPI.Intracomm = MPI.COMM_WORLD, *, algorithms: str | None = None) -> Communicator:
         if not isinstance(comm, MPI.Comm):
@@ -54,6 +56,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         self._rules = algorithms if algorithms is not None else getattr(comm, "_rules", "")
         parse_rules(self._rules)
         self._channel = None
+        self._hot = HotCalls()
         return self
 
     def Get_plan(self, method: str, *arguments: Any, algorithm: str | None = None, **named: Any) -> Plan:
@@ -73,6 +76,9 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
 
     def _run(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> None:
         """Do a blocking call: the one way from every method to the executor."""
+        channel = self._channel
+        if channel is not None and self._hot.calls and self._hot.ran(channel, method, arguments, algorithm, stream):
+            return
         channel = self._get_channel()
         channel.take_turn()
         try:
@@ -90,6 +96,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         if known is not None:
             channel.calls += 1
             progress.run(known, channel)
+            self._hot.note(method, arguments, algorithm, stream, known)
             return
         operands, plan = self._decide("blocking", channel, method, arguments, algorithm)
         with _on(operands, stream) as pointer:

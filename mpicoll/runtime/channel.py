@@ -131,6 +131,10 @@ class Channel:
                 "this process was forked after mpicoll was used; MPI does not survive that: spawn instead"
             )
 
+    def usable(self) -> bool:
+        """Tell whether `check` would say nothing."""
+        return not (self.broken or _forked or MPI.Is_finalized())
+
     def take_turn(self) -> None:
         """Wait while another thread makes a call on this communicator; refuse one from within a call."""
         me = threading.get_ident()
