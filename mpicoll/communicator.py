@@ -25,6 +25,9 @@ from mpicoll.runtime.recent import Decision, address_of, frozen, state
 from mpicoll.runtime.spec import is_in_place, read_spec
 from mpicoll.settings import settings
 
+#: CuPy, if it was imported and has no device
+_no_device: object = None
+
 
 class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: ignore[misc]  # other requests than MPI's
     """An intracommunicator whose upper-case collective methods take NumPy and CuPy arrays.
@@ -245,10 +248,15 @@ def _asked() -> bool:
 
 def _where(stream: Any) -> tuple[Any, ...]:
     """Return the device and the stream's address that a call on device arrays would use."""
+    global _no_device
     cupy = sys.modules.get("cupy")
-    if cupy is None:
+    if cupy is None or cupy is _no_device:
         return (stream,)
-    return cupy.cuda.runtime.getDevice(), address_of(stream or cupy.cuda.get_current_stream())
+    try:
+        return cupy.cuda.runtime.getDevice(), address_of(stream or cupy.cuda.get_current_stream())
+    except cupy.cuda.runtime.CUDARuntimeError:  # CuPy on a machine without a driver
+        _no_device = cupy
+        return (stream,)
 
 
 def _on(operands: Operands, stream: Any) -> Any:

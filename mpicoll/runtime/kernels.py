@@ -26,7 +26,7 @@ __device__ __forceinline__ A load(T x) { return x; }
 __device__ __forceinline__ T store(A x) { return x; }
 """
 _COMPLEX = """
-struct __align__(2 * sizeof(R)) C {
+struct __align__(sizeof(R)) C {
   R re, im;
   __device__ C() {}
   __device__ C(R r, R i = 0) : re(r), im(i) {}
