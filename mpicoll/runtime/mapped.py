@@ -11,6 +11,7 @@ from typing import Any
 
 import cupy
 import numpy as np
+from cupy.cuda.driver import CUDADriverError
 
 from mpicoll.algorithms import registry
 from mpicoll.analysis.heard import unheard
@@ -32,6 +33,8 @@ from mpicoll.settings import format_bytes, settings
 
 _runtime = cupy.cuda.runtime
 _launch = cupy.cuda.driver.launchKernel
+#: CUDA_ERROR_INVALID_CONTEXT
+_INVALID_CONTEXT = 201
 
 #: bytes of the longest block that travels in the protocol `lines`, where the GPUs are linked by NVLink
 LINES_LIMIT = 4 << 20
@@ -131,7 +134,7 @@ def _kernel_call(
     packed = _packed(memory, counts, _addresses(peers, protocol), _numbers(peers, protocol, tiles, slots))
     warps = min(max(tiles, 1), slots)
     grid = min(warps, BLOCKS), math.ceil(warps / BLOCKS) * 32
-    return _launcher(function, packed, grid, stream, peers.order, (module, owner))
+    return _launcher(function, packed, grid, stream, peers.order, peers.device, (module, owner))
 
 
 @lru_cache(maxsize=1024)
@@ -217,7 +220,7 @@ def _packed(memory: list[int], counts: list[int], addresses: list[int], numbers:
 
 
 def _launcher(
-    function: int, packed: Any, grid: tuple[int, int], stream: int, order: Order, keep: tuple[Any, object]
+    function: int, packed: Any, grid: tuple[int, int], stream: int, order: Order, device: int, keep: tuple[Any, object]
 ) -> Call:
     """Return a call that launches a function whose one argument is a packed structure, in the order of the calls."""
     blocks, threads = grid
@@ -229,6 +232,12 @@ def _launcher(
         kept  # noqa: B018  (the launch reads memory that these own)
         if order.stream != stream:
             order.switch(stream, owner)
-        _launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, where, 0)
+        try:
+            _launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, where, 0)
+        except CUDADriverError as error:
+            if error.status != _INVALID_CONTEXT:
+                raise
+            _runtime.setDevice(device)  # this thread has not used the device before
+            _launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, where, 0)
 
     return call
