@@ -1,0 +1,51 @@
+"""The path mapped among the choices."""
+
+import pytest
+
+import mpicoll
+from mpicoll.dispatch.plan import Key, make_plan
+from mpicoll.dispatch.select import Facts, candidates
+from mpicoll.schedule.collectives import COLLECTIVES
+
+OFFERED = ("mapped", "direct", "staged")
+
+
+def facts(name="allreduce", nbytes=1 << 16, size=4, **changed):
+    return Facts(name, size, nbytes, "device", **{"paths": OFFERED} | changed)
+
+
+@pytest.mark.parametrize("name", [name for name in COLLECTIVES if name != "barrier"])
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 8])
+def test_short_vectors_take_it_where_it_is_offered(name, size):
+    for nbytes in (8, 1 << 14, 1 << 20):
+        assert make_plan(Key(facts(name, nbytes, size), 0)).path == "mapped"
+
+
+def test_it_has_no_segments_and_needs_no_scratch():
+    plan = make_plan(Key(facts(nbytes=1 << 34), 0, call="one_shot/7@mapped", scratch_limit=1 << 20))
+    assert (plan.segments, plan.lanes, plan.path) == (1, 1, "mapped")
+
+
+def test_rules_can_ask_for_it():
+    rules = "allreduce:0-2M:two_shot@mapped;allreduce:ring@direct"
+    plans = [make_plan(Key(facts(nbytes=n), 0, setting=rules)) for n in (8, (2 << 20) - 1, 2 << 20)]
+    assert [(p.algorithm, p.path) for p in plans] == [("two_shot", "mapped")] * 2 + [("ring", "direct")]
+
+
+def test_where_it_is_not_offered_the_plan_says_why():
+    plan = make_plan(Key(facts(paths=("direct", "staged"), unoffered="ranks share a GPU"), 0))
+    assert plan.path != "mapped"
+    assert "path mapped is not offered: ranks share a GPU" in str(plan)
+    assert "not offered" not in str(make_plan(Key(facts(), 0)))
+
+
+def test_asked_for_where_it_is_not_offered_is_an_error():
+    with pytest.raises(mpicoll.UnsupportedError, match="path 'mapped' cannot serve device arrays here; usable: direct"):
+        make_plan(Key(facts(paths=("direct",)), 0, call="ring@mapped"))
+
+
+def test_a_forced_algorithm_takes_the_path_that_suits_it():
+    """The cost model decides, among the paths that are there."""
+    plan = make_plan(Key(facts(nbytes=8), 0, call="ring"))
+    times = {c.choice.path: c.seconds for c in candidates(facts(nbytes=8)) if c.choice.algorithm == "ring"}
+    assert plan.path == min(times, key=times.get)
