@@ -36,10 +36,11 @@ def world(comms: dict[str, Any]) -> Any:
         "numpy",
         pytest.param("cupy-direct", marks=pytest.mark.gpu),
         pytest.param("cupy-staged", marks=pytest.mark.gpu),
+        pytest.param("cupy-mapped", marks=pytest.mark.gpu),
     ]
 )
 def memory(request: pytest.FixtureRequest, world: Any) -> Any:
-    """Arrays of NumPy; of CuPy, handed to MPI as they are; of CuPy, through the host."""
+    """Arrays of NumPy; of CuPy, handed to MPI as they are, through the host, or by one kernel."""
     from mpi.calling import HOST, Memory
 
     module, _, path = request.param.partition("-")
@@ -50,4 +51,9 @@ def memory(request: pytest.FixtureRequest, world: Any) -> Any:
     awareness = world._get_channel().awareness
     if path == "direct" and not awareness.aware:
         pytest.skip(f"MPI is not given device pointers: {awareness.reason}")
+    if path == "mapped":
+        channel = world._get_channel()
+        channel.connect(cupy.cuda.Device().id)
+        if channel.unoffered(compiled=True):
+            pytest.skip(f"path mapped is not offered: {channel.unoffered(compiled=True)}")
     return Memory(cupy, path)

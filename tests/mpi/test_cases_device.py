@@ -24,7 +24,7 @@ pytestmark = pytest.mark.gpu
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
 WORLD = MPI.COMM_WORLD
-PATHS = pytest.mark.parametrize("memory", ["cupy-direct", "cupy-staged"], indirect=True)
+PATHS = pytest.mark.parametrize("memory", ["cupy-direct", "cupy-staged", "cupy-mapped"], indirect=True)
 #: sum over ranks of rank + 1
 RANKS = SIZE * (SIZE + 1) // 2
 

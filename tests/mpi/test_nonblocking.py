@@ -503,8 +503,8 @@ def busy(memory):
 
 
 def on_device(function):
-    """Mark a test that is only for device arrays, on both paths."""
-    both = pytest.mark.parametrize("memory", ["cupy-direct", "cupy-staged"], indirect=True)
+    """Mark a test that is only for device arrays, on all paths."""
+    both = pytest.mark.parametrize("memory", ["cupy-direct", "cupy-staged", "cupy-mapped"], indirect=True)
     return pytest.mark.gpu(both(function))
 
 
