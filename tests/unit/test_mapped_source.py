@@ -1,0 +1,249 @@
+"""The source of the mapped path: NVRTC takes it, and what Python packs for it is what it reads.
+
+The compiler is looked for among the installed wheels; without one only the rest is tested.
+"""
+
+import ctypes
+import functools
+import importlib
+import itertools
+import re
+import sys
+from importlib import metadata
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import mpicoll.runtime
+import oracle
+from mpicoll.algorithms import registry
+from mpicoll.runtime import kernels
+from mpicoll.runtime.mapped_source import LINES, SLICES, kernel_source, memory_cells
+from mpicoll.runtime.ops import OPERATORS
+from unit.mapped_interpreter import programs_of
+
+WHEELS = ("nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc-cu13", "nvidia-cuda-nvrtc")
+OPTIONS = ("-std=c++14", "-fmad=false")
+ARCHITECTURES = (70, 80, 90)
+PROTOCOLS = {"lines": LINES, "slices": SLICES}
+#: of those, schedules with several sums, with credits, with scratch, with one cell for each two ranks
+SOME = ("allreduce.two_shot", "reduce.ring", "scan.recursive_doubling", "reduce_scatter.recursive_halving")
+
+
+@functools.cache
+def nvrtc():
+    """The compiler's library, skipping the test where there is none."""
+    for wheel in WHEELS:
+        try:
+            files = metadata.files(wheel) or []
+        except metadata.PackageNotFoundError:
+            continue
+        for file in files:
+            if re.fullmatch(r"libnvrtc\.so\.\d+", file.name):
+                return ctypes.CDLL(str(file.locate()))
+    return None
+
+
+@functools.cache
+def architectures():
+    """Those of ARCHITECTURES that this compiler knows."""
+    number = ctypes.c_int()
+    assert nvrtc().nvrtcGetNumSupportedArchs(ctypes.byref(number)) == 0
+    known = (ctypes.c_int * number.value)()
+    assert nvrtc().nvrtcGetSupportedArchs(known) == 0
+    return [arch for arch in ARCHITECTURES if arch in known]
+
+
+def compiles(source, arch):
+    """Compile to machine code; fail with the compiler's log."""
+    lib, program, size = nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
+    assert lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"mapped.cu", 0, None, None) == 0
+    try:
+        options = [option.encode() for option in (*OPTIONS, f"-arch=sm_{arch}")]
+        status = lib.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+        lib.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        lib.nvrtcGetProgramLog(program, log)
+        assert status == 0, log.value.decode()
+        lib.nvrtcGetCUBINSize(program, ctypes.byref(size))
+        assert size.value > 1000
+    finally:
+        lib.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+@pytest.fixture
+def compiler():
+    if nvrtc() is None:
+        pytest.skip(f"none of {', '.join(WHEELS)} is installed")
+
+
+@functools.cache
+def lowered(name, size, early=True, aliased=False):
+    """All ranks' programs."""
+    card = registry.get(*name.split("."))
+    ranks = set(range(size)) if aliased or card.row.shared else set()
+    return programs_of(card.schedules(size), ranks, early=early)
+
+
+def source_of(name, protocol, size=4, rank=0, op="SUM", dtype="float32"):
+    card = registry.get(*name.split("."))
+    operator = OPERATORS[op] if card.row.reducing else None
+    program = lowered(name, size, protocol == "lines")[rank]
+    return kernel_source(program, PROTOCOLS[protocol], rank, size, operator, kind(dtype))
+
+
+def kind(dtype):
+    if dtype == "bfloat16":
+        return np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    return np.dtype(dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("dtype", kernels._TYPES)
+def test_every_dtype_compiles(compiler, dtype, protocol):
+    """With every operator that there is for it; schedules and architectures take turns."""
+    usable = [arch for arch in architectures() if dtype != "bfloat16" or arch >= 80]
+    names = [op for op in OPERATORS if OPERATORS[op].cuda and op != "AVG" and oracle.supports(op, kind(dtype))]
+    assert "SUM" in names
+    shift = list(kernels._TYPES).index(dtype)
+    for turn, op in enumerate(names[shift % 2 :: 2], shift):
+        compiles(source_of(SOME[turn % len(SOME)], protocol, op=op, dtype=dtype), usable[turn % len(usable)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_architecture_compiles(compiler, arch, protocol):
+    if arch not in architectures():
+        pytest.skip("this compiler does not know it")
+    for rank in (0, 2):
+        compiles(source_of("allreduce.two_shot", protocol, rank=rank, dtype="float16"), arch)
+    compiles(source_of("alltoall.linear", protocol, dtype="complex128"), arch)
+
+
+@pytest.mark.slow
+def test_every_algorithm_compiles(compiler, card):
+    """On some number of ranks, as some rank; the protocols take turns."""
+    if card.collective == "barrier":
+        pytest.skip("has no arrays")
+    size = next((p for p in (3, 4) if not card.refuses(p)), 4)
+    name = f"{card.collective}.{card.name}"
+    protocol = ("lines", "slices")[sum(map(ord, name)) % 2]
+    compiles(source_of(name, protocol, size, rank=len(name) % size), architectures()[-1])
+
+
+@pytest.mark.slow
+def test_a_program_without_elements_compiles(compiler):
+    """One rank alone has nothing to do."""
+    for name, size, rank in (("bcast.linear", 1, 0), ("exscan.linear", 1, 0)):
+        compiles(source_of(name, "lines", size, rank), architectures()[-1])
+
+
+def fields(source):
+    """Return how many 64-bit fields `struct Args` has, and their names."""
+    numbers = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)$", source, re.MULTILINE)}
+    (body,) = re.findall(r"struct Args \{(.*?)\};", source, re.DOTALL)
+    body = re.sub(r"//.*", "", body)
+    total, names = 0, []
+    for declaration in filter(None, map(str.strip, body.split(";"))):
+        for name, length in re.findall(r"(\w+)(?:\[(\w+)\])?(?:,|$)", re.sub(r"^(u64|long long) ", "", declaration)):
+            total += numbers[length] if length else 1
+            names.append(name)
+        assert declaration.startswith(("u64 ", "long long ")), declaration
+    return total, names
+
+
+@pytest.fixture
+def mapped():
+    """The module that packs the argument, over a CuPy that is made up."""
+    package, cupy = vars(mpicoll.runtime), dict.fromkeys(("cupy", "cupy.cuda", "cupy.cuda.driver"), mock.MagicMock())
+    with mock.patch.dict(sys.modules, cupy), mock.patch.dict(package):
+        for name in ("mapped", "peers", "links", "device"):
+            sys.modules.pop(f"mpicoll.runtime.{name}", None)
+            package.pop(name, None)
+        yield importlib.import_module("mpicoll.runtime.mapped")
+
+
+def peers(mapped, size, nbytes=128 << 20, rank=1):
+    """Stand-in for a mapping whose pieces are far from each other."""
+    layout = mapped.Peers.__init__.__globals__["Layout"](size, nbytes)
+    pieces = [number << 40 for number in range(1, size + 1)]
+    return mock.Mock(spec_set=["layout", "pieces", "rank", "host"], layout=layout, pieces=pieces, rank=rank, host=7)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("name", "size"), [("allreduce.two_shot", 4), ("bcast.ring", 2), ("alltoall.linear", 8)])
+def test_as_much_is_packed_as_is_read(mapped, name, size, protocol):
+    source, program = source_of(name, protocol, size, rank=1), lowered(name, size, protocol == "lines")[1]
+    wanted, names = fields(source)
+    there, how = peers(mapped, size), PROTOCOLS[protocol]
+    numbers = mapped._numbers(there, how, 11, 5)
+    memory = [1000 + k for k in range(len(memory_cells(program)))]
+    counts = [2000 + k for k in range(len(program.cells))]
+    found = np.frombuffer(mapped._packed(memory, counts, mapped._addresses(there, how), numbers), "u8", wanted)
+    assert len(mapped._packed(memory, counts, mapped._addresses(there, how), numbers)) - 1 == 8 * wanted
+    assert found[: len(memory) + len(counts)].tolist() == memory + counts
+    assert len(numbers) == len(names) - names.index("control")
+    last = dict(zip(names[-len(numbers) :], found[-len(numbers) :].tolist(), strict=True))
+    assert (last["tiles"], last["slots"], last["host"], last["control"]) == (11, 5, 7, there.pieces[1])
+    assert last["parity_bytes"] == 2 * last["wave_bytes"] > 0
+
+
+def test_a_program_without_cells_is_packed_as_it_is_read(mapped):
+    wanted, _ = fields(source_of("bcast.linear", "lines", 1))
+    there = peers(mapped, 1, rank=0)
+    packed = mapped._packed([], [], mapped._addresses(there, LINES), mapped._numbers(there, LINES, 0, 1))
+    assert len(packed) - 1 == 8 * max(wanted, 2)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_what_ranks_write_and_where_others_look_is_the_same(mapped, size, protocol):
+    """Here and there: inbox, flags, token and credit of each two ranks, none of which overlap."""
+    how, found = PROTOCOLS[protocol], {}
+    for rank in range(size):
+        there = peers(mapped, size, rank=rank)
+        groups = iter(np.reshape(mapped._addresses(there, how), (4, 2, size)).tolist())
+        found[rank] = dict(zip(("box", "flag", "token", "credit"), groups, strict=True))
+    lengths = {"box": there.layout.inbox_bytes(protocol), "flag": 8 * mapped.SLOTS * 32, "token": 4}
+    lengths["credit"] = 8 * mapped.SLOTS
+    spans = []
+    for kind_, length in lengths.items():
+        for writer in range(size):
+            for reader in range(size):
+                outbox, inbox = found[writer][kind_][0][reader], found[reader][kind_][1][writer]
+                assert outbox == inbox
+                repeated = 4 if kind_ == "box" else 1
+                stride = size * length
+                spans += [(outbox + k * stride, length, reader) for k in range(repeated)]
+    spans.sort()
+    for (start, length, _), (after, _, _) in itertools.pairwise(spans):
+        assert start + length <= after
+    for start, length, reader in spans:
+        piece = (reader + 1) << 40
+        assert piece + 256 <= start
+        assert start + length <= piece + there.layout.nbytes
+
+
+@pytest.mark.parametrize("nbytes", [1 << 20, 8 << 20, 128 << 20])
+def test_the_slots_of_a_wave_fit_into_an_inbox(mapped, card, nbytes):
+    for size in (2, 3, 8):
+        if card.refuses(size):
+            continue
+        schedules = tuple(card.schedules(size))
+        there = peers(mapped, size, nbytes)
+        for linked in (True, False):
+            plan = mock.Mock(algorithm=card.name)
+            plan.key.facts = mock.Mock(collective=card.collective, nbytes=1 << 26, size=size)
+            surroundings = mock.Mock(layout=there.layout, linked=linked)
+            try:
+                protocol, slots = mapped._protocol(plan, schedules, surroundings)
+            except mpicoll.UnsupportedError:
+                assert nbytes == 1 << 20 or not linked
+                continue
+            most = mapped._most_sent(schedules)
+            assert 1 <= slots <= mapped.SLOTS
+            assert most * slots * protocol.parts * 512 <= there.layout.inbox_bytes(protocol.name)
+            assert protocol.name == "lines" or most <= 32
