@@ -75,6 +75,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         """
         operands, channel = self._read(method, arguments, named)
         _connect(channel, operands.device)
+        operands = _at_home(operands, channel)
         return execute.plan_for(operands, channel, algorithm, self._rules)
 
     def _run(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> None:
@@ -147,6 +148,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
             operands = read_call(method, channel.rank, channel.size, arguments, {})
             if not _asked():
                 _connect(channel, operands.device)
+            operands = _at_home(operands, channel)
             plan = execute.plan_for(operands, channel, algorithm, self._rules, limit)
             if form == "blocking" and _asked():
                 execute.reserve(plan, operands, channel)
@@ -241,6 +243,15 @@ def _connect(channel: Channel, device: int) -> None:
         channel.connect(device)
 
 
+def _at_home(operands: Operands, channel: Channel) -> Operands:
+    """Return the call on the device of the communicator's inboxes, if it has any."""
+    if operands.device < 0 or isinstance(channel.peers, str | None) or operands.device == channel.peers.device:
+        return operands
+    from mpicoll.runtime.elsewhere import moved
+
+    return moved(operands, channel.peers.device)
+
+
 def _asked() -> bool:
     """Tell whether ranks ask each other before a call."""
     return bool(settings.debug or settings.errors)
@@ -267,4 +278,4 @@ def _on(operands: Operands, stream: Any) -> Any:
         return nullcontext(0)
     from mpicoll.runtime.device import on_stream
 
-    return on_stream(operands.device, stream)
+    return on_stream(operands.device, None if operands.moved else stream)

@@ -11,7 +11,6 @@ from typing import Any
 
 import cupy
 import numpy as np
-from cupy.cuda.driver import CUDADriverError
 
 from mpicoll.algorithms import registry
 from mpicoll.analysis.heard import unheard
@@ -50,15 +49,10 @@ def bind(plan: Plan, operands: Operands, channel: Channel, stream: int, bound: B
         behind: what else is to be launched, behind the kernel.
 
     Raises:
-        UnsupportedError: the arrays are on another device than the communicator's inboxes.
+        UnsupportedError: the schedule sends too many blocks from rank to rank for the inboxes.
     """
     peers = channel.peers
     assert isinstance(peers, Peers)
-    if operands.device != peers.device:
-        raise UnsupportedError(
-            f"{operands.method}: this communicator's inboxes are on device {peers.device}, the arrays on device "
-            f"{operands.device}; usable: path direct or staged"
-        )
     owner = cupy.cuda.get_current_stream()
     bound.add(_kernel_call(plan, operands, channel, peers, stream, owner), *behind)
     if settings.timeout > 0:
@@ -234,7 +228,7 @@ def _launcher(
             order.switch(stream, owner)
         try:
             _launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, where, 0)
-        except CUDADriverError as error:
+        except cupy.cuda.driver.CUDADriverError as error:
             if error.status != _INVALID_CONTEXT:
                 raise
             _runtime.setDevice(device)  # this thread has not used the device before

@@ -130,8 +130,9 @@ class _Body:
             case Get(value, peer, place, cell):
                 boxes = f"a.inbox[{peer}], a.flag_in[{peer}], {place}"
                 return [f"if (!get({boxes}, v{value}, {self._bytes(cell)}, a, p, {peer})) return false;"]
-            case Await(peer):
-                return [f"if (!await_credit(a.credit_in[{peer}], a, p, {peer})) return false;"]
+            case Await(peer, cells):
+                goes_on = " || ".join(f"reaches(p, 0, {self._bytes(cell)})" for cell in cells)
+                return [f"if (({goes_on}) && !await_credit(a.credit_in[{peer}], a, p, {peer})) return false;"]
             case Credit(peer):
                 return [f"give_credit(a.credit_out[{peer}], p);"]
         raise AssertionError(one)

@@ -42,6 +42,7 @@ class Operands:
         counts_known: all ranks know all ranks' counts.
         before: what to do before the messages (packing), in order.
         after: what to do after them (unpacking), in order.
+        moved: the arrays are copies of the caller's, which are on another device.
     """
 
     row: Collective
@@ -60,6 +61,7 @@ class Operands:
     counts_known: bool = True
     before: list[Callable[[], None]] = field(default_factory=list)
     after: list[Callable[[], None]] = field(default_factory=list)
+    moved: bool = False
 
 
 def dense(counts: tuple[int, ...]) -> Blocks:

@@ -71,9 +71,10 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Await:
-    """Wait until a peer has read what was put into its inbox two waves ago."""
+    """Wait until a peer has read what was put two waves ago, if any of these cells, put to it, goes on."""
 
     peer: int
+    cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,39 +162,43 @@ class _Lowering:
         for value in tuple(self.coming):
             self._await(value)
         stored: dict[int, list[Store]] = {}
-        for cell, position in self.written.items():
-            if cell[0] == "output":
-                stored.setdefault(position, []).append(Store(cell, self.held[cell]))
+        for place, position in self.written.items():
+            if place[0] == "output":
+                stored.setdefault(position, []).append(Store(place, self.held[place]))
+        first = self._cells_put(awaited)
         last = {i.peer: n for n, i in enumerate(self.instructions) if isinstance(i, Get)}
         done: list[Instruction] = []
-        waited: set[int] = set()
         for position, instruction in enumerate(self.instructions):
-            if isinstance(instruction, Put) and instruction.peer in awaited - waited:
-                waited.add(instruction.peer)
-                done.append(Await(instruction.peer))
-            done.append(instruction)
-            done += stored.get(position, ())
+            if isinstance(instruction, Put) and instruction.peer in first:
+                done.append(Await(instruction.peer, first.pop(instruction.peer)))
+            done += [instruction, *stored.get(position, ())]
             if isinstance(instruction, Get) and instruction.peer in credited and last[instruction.peer] == position:
                 done.append(Credit(instruction.peer))
         cells = dict.fromkeys(i.cell for i in done if isinstance(i, Load | Store | Put | Get))
         return Lowered(tuple(done), tuple(cells), self.values, self.sums)
 
+    def _cells_put(self, peers: frozenset[int]) -> dict[int, tuple[Cell, ...]]:
+        """Return the cells that are put to each of the peers."""
+        puts = [i for i in self.instructions if isinstance(i, Put)]
+        return {peer: tuple(dict.fromkeys(i.cell for i in puts if i.peer == peer)) for peer in peers}
+
     def _use(self, cell: Cell) -> int:
         """Return the value of a cell, loading it or waiting for it if that was not done before."""
-        if cell not in self.held:
-            self.held[cell] = self._new()
-            self.instructions.append(Load(self.held[cell], cell))
-        self._await(self.held[cell])
-        return self.held[cell]
+        place = self._place(cell)
+        if place not in self.held:
+            self.held[place] = self._new()
+            self.instructions.append(Load(self.held[place], cell))
+        self._await(self.held[place])
+        return self.held[place]
 
     def _await(self, value: int) -> None:
         """Wait for a value that is to come; a cell that still holds it is written here."""
         if value not in self.coming:
             return
         self.instructions.append(self.coming.pop(value))
-        for cell, held in self.held.items():
+        for place, held in self.held.items():
             if held == value:
-                self.written[cell] = len(self.instructions) - 1
+                self.written[place] = len(self.instructions) - 1
 
     def _put(self, message: Send) -> None:
         for cell in self._cells(message.source):
@@ -202,7 +207,7 @@ class _Lowering:
 
     def _get(self, message: Recv) -> None:
         for cell in self._cells(message.target):
-            self.held[cell] = value = self._new()
+            self.held[self._place(cell)] = value = self._new()
             self.coming[value] = Get(value, message.peer, self.received[message.peer], cell)
             self.received[message.peer] += 1
 
@@ -211,8 +216,9 @@ class _Lowering:
         columns = [self._cells(ref) for ref in sources]
         for k, cell in enumerate(self._cells(operation.target)):
             operands = [column[k] for column in columns]
-            self.held[cell] = self._combined(operands) if len(operands) > 1 else self._use(operands[0])
-            self.written[cell] = len(self.instructions) - 1
+            result = self._combined(operands) if len(operands) > 1 else self._use(operands[0])
+            self.held[self._place(cell)] = result
+            self.written[self._place(cell)] = len(self.instructions) - 1
 
     def _combined(self, operands: list[Cell]) -> int:
         """Return the combination of cells, in order."""
@@ -227,17 +233,21 @@ class _Lowering:
 
     def _read_from_memory(self, one: Step) -> list[Cell]:
         """Return the cells that a step reads and nobody has written, in the order in which they are wanted."""
-        written = {cell for m in one.messages if isinstance(m, Recv) for cell in self._cells(m.target)}
+        receives = [m.target for m in one.messages if isinstance(m, Recv)]
+        written = {self._place(cell) for ref in receives for cell in self._cells(ref)} | self.held.keys()
         cells = [cell for ref in _read(one) for cell in self._cells(ref)]
-        return [c for c in cells if c not in self.held and c not in written and c[0] != "scratch"]
+        return [cell for cell in cells if self._place(cell) not in written and cell[0] != "scratch"]
 
     def _new(self) -> int:
         self.values += 1
         return self.values - 1
 
     def _cells(self, ref: Ref) -> list[Cell]:
-        buffer = "output" if self.aliased and ref.buffer == "input" else ref.buffer
-        return [(buffer, number) for number in ref.cells]
+        return [(ref.buffer, number) for number in ref.cells]
+
+    def _place(self, cell: Cell) -> Cell:
+        """Return what is the same for cells in the same memory; its address is that of the cell as it was named."""
+        return ("output", cell[1]) if self.aliased and cell[0] == "input" else cell
 
 
 def _read(one: Step) -> list[Ref]:
