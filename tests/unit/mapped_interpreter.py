@@ -228,9 +228,8 @@ class _Tile:
         self.values[get.value] = inboxes.read("data", address)
 
     def _await(self, one: Await, peer: int) -> Iterator[bool]:
-        """Wait for the credit of two waves ago; where the instruction names cells, only if there is any of them."""
-        cells = getattr(one, "cells", None)
-        if self.wave < 2 or (cells is not None and not any(map(self._reaches, cells))):
+        """Wait for the credit of two waves ago, if there is anything to put."""
+        if self.wave < 2 or not any(map(self._reaches, one.cells)):
             return
         address = (self.rank.number, peer, self.slot)
         while (self.rank.inboxes.read("credit", address) or 0) < self._mark(self.wave - 2):
@@ -278,9 +277,13 @@ def run_interleaved(calls: list[Call], size: int, random: Any, rules: Rules = Ru
 def memory_of(
     row: Any, schedule: Any, rank: int, size: int, root: int, call: int, aliased: bool, lengths: list[int]
 ) -> dict[Any, list[Any]]:
-    """Return a rank's input and output: the tiles of each block, each a tuple of one (rank, block, tile, call)."""
-    ids, blocks = set(row.before(rank, size, root, schedule.blocks)), range(schedule.blocks)
-    mine = {b: [((rank, b, tile, call),) for tile in range(lengths[b])] for b in blocks}
-    shared = {b for b in ids if aliased}
-    output = {("output", b): list(mine[b]) if b in shared else [None] * lengths[b] for b in blocks}
-    return output | {("input", b): mine[b] for b in ids}
+    """Return a rank's input and output: the tiles of each block, each a tuple of one (rank, block, tile, call).
+
+    Only the blocks that are there: those before the call and those after it.
+    """
+    before = row.before(rank, size, root, schedule.blocks)
+    mine = {b: [((rank, b, tile, call),) for tile in range(lengths[b])] for b in before}
+    output = {b: [None] * lengths[b] for b in row.after(rank, size, root, schedule.blocks)}
+    if aliased:
+        output |= {b: mine[b] for b in output if b in mine}
+    return {("input", b): tiles for b, tiles in mine.items()} | {("output", b): tiles for b, tiles in output.items()}

@@ -82,7 +82,7 @@ def test_what_is_received_is_waited_for_where_it_is_used_first():
 def test_a_step_sends_what_was_there_before_it_receives():
     """The messages of a step may be in flight together."""
     found = program(step(Recv(out(0), 1), Send(inp(0), 1)), aliased=True)
-    assert found == [Load(0, OUT[0]), Put(0, 1, 0, OUT[0]), Get(1, 1, 0, OUT[0]), Store(OUT[0], 1)]
+    assert found == [Load(0, IN[0]), Put(0, 1, 0, IN[0]), Get(1, 1, 0, OUT[0]), Store(OUT[0], 1)]
 
 
 def test_operands_are_combined_in_order_as_they_come():
@@ -164,19 +164,21 @@ def test_a_cell_that_is_overwritten_before_it_is_stored_has_the_last_value():
     assert [(one.peer, one.value) for one in of_kind(found, Get)] == [(1, 0), (2, 1)]
 
 
-def test_input_is_output_where_they_are_aliased():
-    steps = step(Send(inp(1), 1)), step(Reduce(out(0), (inp(0), inp(1))))
+def test_input_and_output_are_one_where_they_are_aliased():
+    """A cell is read once, under the name that it has first: its address is that name's."""
+    steps = step(Send(inp(1), 1)), step(Send(out(1), 2)), step(Reduce(out(0), (inp(0), out(1))))
     apart, aliased = program(*steps), program(*steps, aliased=True)
-    assert {one.cell for one in of_kind(apart, Load)} == {IN[0], IN[1]}
-    assert {one.cell for one in of_kind(aliased, Load)} == {OUT[0], OUT[1]}
-    assert of_kind(aliased, Put) == [Put(0, 1, 0, OUT[1])]
+    assert [one.cell for one in of_kind(apart, Load)] == [IN[1], OUT[1], IN[0]]
+    assert [one.cell for one in of_kind(aliased, Load)] == [IN[1], IN[0]]
+    assert of_kind(aliased, Put) == [Put(0, 1, 0, IN[1]), Put(0, 2, 0, OUT[1])]
     assert of_kind(aliased, Store) == [Store(OUT[0], 2)]
 
 
 def test_what_is_aliased_is_not_read_again_once_it_is_written():
     """The input's block is the output's: its old value is gone."""
-    found = program(step(Recv(out(0), 1)), step(Send(inp(0), 2)), aliased=True)
-    assert found == [Get(0, 1, 0, OUT[0]), Store(OUT[0], 0), Put(0, 2, 0, OUT[0])]
+    steps = step(Recv(out(0), 1)), step(Send(inp(0), 2))
+    assert program(*steps, aliased=True) == [Get(0, 1, 0, OUT[0]), Store(OUT[0], 0), Put(0, 2, 0, IN[0])]
+    assert program(*steps)[:2] == [Load(1, IN[0]), Put(1, 2, 0, IN[0])]
 
 
 def test_early_loads_come_before_a_steps_first_wait():
@@ -205,7 +207,7 @@ def test_early_loads_read_only_what_is_in_memory():
 
 @pytest.mark.parametrize("early", [True, False])
 def test_awaited_before_the_first_put_to_a_peer(early):
-    """Once for each peer that gives credit."""
+    """Once for each peer that gives credit, for all that is put to it."""
     found = program(
         step(Send(inp(0), 1), Send(inp(0), 2), Send(inp(1), 1)),
         step(Send(inp(2), 3), Send(inp(2), 1)),
@@ -213,11 +215,11 @@ def test_awaited_before_the_first_put_to_a_peer(early):
         early=early,
     )
     assert of_kind(found, Await, Put) == [
-        Await(1),
+        Await(1, (IN[0], IN[1], IN[2])),
         Put(0, 1, 0, IN[0]),
         Put(0, 2, 0, IN[0]),
         Put(1, 1, 1, IN[1]),
-        Await(3),
+        Await(3, (IN[2],)),
         Put(2, 3, 0, IN[2]),
         Put(2, 1, 2, IN[2]),
     ]
