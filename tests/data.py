@@ -95,9 +95,7 @@ def always(row: dict[str, Any]) -> bool:
     return True
 
 
-def pairwise(
-    axes: dict[str, Iterable[Any]], valid: Callable[[dict[str, Any]], bool] = always
-) -> list[dict[str, Any]]:
+def pairwise(axes: dict[str, Iterable[Any]], valid: Callable[[dict[str, Any]], bool] = always) -> list[dict[str, Any]]:
     """Return rows in which any two values of any two axes meet at least once.
 
     Most mistakes depend on two things at most (a root and a segment count, an in-place form and a

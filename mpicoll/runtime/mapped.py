@@ -37,6 +37,8 @@ _INVALID_CONTEXT = 201
 
 #: bytes of the longest block that travels in the protocol `lines`, where the GPUs are linked by NVLink
 LINES_LIMIT = 4 << 20
+
+
 def bind(plan: Plan, operands: Operands, channel: Channel, stream: int, bound: Bound, behind: list[Call]) -> None:
     """Append the launch of a call's kernel, in the communicator's order, to a bound program.
 
@@ -110,9 +112,7 @@ def add_wait(bound: Bound, channel: Channel, event: int) -> None:
     bound.add(end, poll=ended)
 
 
-def _kernel_call(
-    plan: Plan, operands: Operands, channel: Channel, peers: Peers, stream: int, owner: object
-) -> Call:
+def _kernel_call(plan: Plan, operands: Operands, channel: Channel, peers: Peers, stream: int, owner: object) -> Call:
     """Return a call that launches a plan's kernel on the operands' memory."""
     size, rank = channel.size, channel.rank
     schedules = _schedules(plan.key.facts.collective, plan.algorithm, size, plan.key.root, registry.revision())

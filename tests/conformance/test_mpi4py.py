@@ -92,6 +92,7 @@ def ours(source: str, theirs: type) -> type:
 sys.path.insert(0, str(TESTS))
 arrays = importlib.import_module("arrayimpl")
 
+
 class DLPack(arrays.ArrayNumPy):  # type: ignore[misc, name-defined]
     """An array that is only seen through NumPy's DLPack."""
 

@@ -18,6 +18,7 @@ SIZE = MPI.COMM_WORLD.Get_size()
 #: dtypes of 1, 2, 4, 8 and 16 bytes
 WIDTHS = ("int8", "int16", "uint16", "float16", "float32", "int64", "complex128")
 
+
 @pytest.fixture(autouse=True)
 def on_path(request):
     """Use the path of the memory, in tests that have one."""
@@ -99,9 +100,7 @@ def test_reversed_broadcast_and_overlapping_views(world, memory):
     assert memory.to_host(w).tolist() == [[0, SIZE], [SIZE, 2 * SIZE], [2 * SIZE, 3 * SIZE]]
 
 
-@pytest.mark.parametrize(
-    "strides", [(0, 8), (8, 0), *(pytest.param(s) for s in ((8, 8), (-8, 8), (16, 8)))]
-)
+@pytest.mark.parametrize("strides", [(0, 8), (8, 0), *(pytest.param(s) for s in ((8, 8), (-8, 8), (16, 8)))])
 def test_receiving_into_a_view_that_overlaps_itself(world, memory, strides):
     """VIEW-ODD: two elements at one address have no value of their own."""
     xp = memory.xp

@@ -12,7 +12,10 @@ import pytest
 import mpicoll
 from mpi.calling import Case, check
 
-pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("memory", ["cupy-direct", "cupy-staged", "cupy-mapped"], indirect=True)]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.parametrize("memory", ["cupy-direct", "cupy-staged", "cupy-mapped"], indirect=True),
+]
 
 #: clock cycles of a kernel that keeps its stream busy, about 10 ms
 BUSY = 20_000_000
