@@ -9,6 +9,7 @@ import atexit
 import os
 import threading
 import weakref
+from contextlib import suppress
 from typing import Any
 
 from mpi4py import MPI
@@ -158,9 +159,13 @@ class Channel:
     def exchange(self, mine: Any) -> list[Any]:
         """Return every rank's object; raises StalledError if a rank does not come in time."""
         if self.watch is not None:
-            arrived = self.comm.Ibarrier()
-            wait_limited(arrived.Test, self, lambda: f"call #{self.calls}: waiting for all ranks to make it")
+            self.meet()
         return self.comm.allgather(mine)
+
+    def meet(self) -> None:
+        """Wait for all ranks; raises StalledError if one does not come in time."""
+        arrived = self.comm.Ibarrier()
+        wait_limited(arrived.Test, self, lambda: f"call #{self.calls}: waiting for all ranks to make it")
 
     def stalled(self, what: str) -> StalledError:
         """Return the error for a call that does not go on; asks which ranks are missing."""
@@ -207,7 +212,8 @@ class Channel:
         _live.discard(self)
         if not self.broken:
             if not isinstance(self.peers, str | None):
-                self.peers.close(self.comm)
+                with suppress(StalledError):  # a rank that has stalled does not come: the memory stays mapped
+                    self.peers.close(self.meet)
             self.comm.Free()
             if self.watch:
                 self.watch.comm.Free()

@@ -114,15 +114,19 @@ class Peers:
         (word,) = struct.unpack_from("=I", self._view, 4)
         return word - 1 if word else None
 
-    def close(self, comm: MPI.Intracomm) -> None:
-        """Unmap and free; collective, for memory that a peer has mapped must not be freed."""
+    def close(self, meet: Callable[[], object]) -> None:
+        """Unmap and free; collective, for memory that a peer has mapped must not be freed.
+
+        Args:
+            meet: waits for all ranks; what it raises leaves the rest mapped.
+        """
         with cupy.cuda.Device(self.device):
             _runtime.deviceSynchronize()
-            comm.Barrier()
+            meet()
             for rank, piece in enumerate(self.pieces):
                 if rank != self.rank:
                     _runtime.ipcCloseMemHandle(piece)
-            comm.Barrier()
+            meet()
             _runtime.free(self.pieces[self.rank])
 
 
