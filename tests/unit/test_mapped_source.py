@@ -103,12 +103,12 @@ def kind(dtype):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("dtype", kernels._TYPES)
 def test_every_dtype_compiles(compiler, dtype, protocol):
-    """With every operator that there is for it; schedules and architectures take turns."""
+    """With some of the operators that there are for it; schedules and architectures take turns."""
     usable = [arch for arch in architectures() if dtype != "bfloat16" or arch >= 80]
     names = [op for op in OPERATORS if OPERATORS[op].cuda and op != "AVG" and oracle.supports(op, kind(dtype))]
     assert "SUM" in names
     shift = list(kernels._TYPES).index(dtype)
-    for turn, op in enumerate(names[shift % 2 :: 2], shift):
+    for turn, op in enumerate(names[shift % 3 :: 3], shift):
         compiles(source_of(SOME[turn % len(SOME)], protocol, op=op, dtype=dtype), usable[turn % len(usable)])
 
 
