@@ -8,70 +8,71 @@ done with the one before.  Elsewhere the peer must give credit.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 from mpicoll.errors import ScheduleError
-from mpicoll.schedule.ir import Recv, Schedule, Send, Step, block_ids
+from mpicoll.schedule.ir import Recv, Schedule, Send, block_ids
+from mpicoll.schedule.lower import Get, Lowered, Put, lower
 
 
 def unheard(schedules: Sequence[Schedule]) -> frozenset[tuple[int, int]]:
     """Return the pairs (sender, receiver) where the sender hears nothing from the receiver.
 
+    What counts is the order of the lowered programs, in place or not: there a message may be waited for
+    long after the step that receives it.
+
     Raises:
         ScheduleError: a message is not received as the same blocks in the same order, or never arrives.
     """
-    run = _Run(schedules)
-    while any([run.go_on(rank) for rank in range(len(schedules))]):
+    _check_blocks(schedules)
+    apart, in_place = ([lower(s, aliased) for s in schedules] for aliased in (False, True))
+    return frozenset(_silent(apart) | _silent(in_place))
+
+
+def _check_blocks(schedules: Sequence[Schedule]) -> None:
+    """Raise if the messages between two ranks are not the same blocks on both sides."""
+    sent: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+    for rank, schedule in enumerate(schedules):
+        for outgoing in (m for one in schedule.steps for m in one.messages if isinstance(m, Send)):
+            sent.setdefault((rank, outgoing.peer), []).append(block_ids(outgoing.source, schedule))
+    for rank, schedule in enumerate(schedules):
+        for message in (m for one in schedule.steps for m in one.messages if isinstance(m, Recv)):
+            coming = sent.get((message.peer, rank))
+            if not coming:
+                raise ScheduleError(f"rank {rank} waits for messages that are never sent")
+            blocks = coming.pop(0)
+            if blocks != block_ids(message.target, schedule):
+                raise ScheduleError(f"rank {rank} receives blocks {blocks} of rank {message.peer} as others: {message}")
+
+
+def _silent(programs: Sequence[Lowered]) -> set[tuple[int, int]]:
+    """Return the pairs where the sender does not hear from the receiver, following all programs."""
+    known = [{rank} for rank in range(len(programs))]
+    places = [0] * len(programs)
+    boxes: dict[tuple[int, int, int], set[int]] = {}
+    while any([_go_on(rank, programs[rank], places, known, boxes) for rank in range(len(programs))]):
         pass
-    late = [rank for rank, schedule in enumerate(schedules) if run.places[rank] < len(schedule.steps)]
+    late = [rank for rank, program in enumerate(programs) if places[rank] < len(program.instructions)]
     if late:
         raise ScheduleError(f"rank {late[0]} waits for messages that are never sent")
-    return frozenset((sender, receiver) for sender, receiver in run.sent if receiver not in run.known[sender])
+    return {(sender, receiver) for sender, receiver, _ in boxes if receiver not in known[sender]}
 
 
-class _Run:
-    """All ranks on their way through their schedules, and whom each has heard from."""
-
-    def __init__(self, schedules: Sequence[Schedule]) -> None:
-        self.schedules = schedules
-        self.known = [{rank} for rank in range(len(schedules))]
-        self.places = [0] * len(schedules)
-        self.posted = [-1] * len(schedules)
-        self.sent: dict[tuple[int, int], list[tuple[tuple[int, ...], set[int]]]] = {}
-
-    def go_on(self, rank: int) -> bool:
-        """Take a rank as far as the messages that were sent allow; tell whether it moved."""
-        steps = self.schedules[rank].steps
-        moved = False
-        while self.places[rank] < len(steps):
-            one = steps[self.places[rank]]
-            if self.posted[rank] < self.places[rank]:  # before anything of this step is heard
-                self.posted[rank], moved = self.places[rank], True
-                self._send(rank, one)
-            receives = [m for m in one.messages if isinstance(m, Recv)]
-            if not self._arrived(receives, rank):
+def _go_on(
+    rank: int,
+    program: Lowered,
+    places: list[int],
+    known: list[set[int]],
+    boxes: dict[tuple[int, int, int], set[int]],
+) -> bool:
+    """Take a rank as far as what was put allows; tell whether it moved."""
+    start = places[rank]
+    for one in program.instructions[start:]:
+        if isinstance(one, Put):
+            boxes[rank, one.peer, one.place] = set(known[rank])
+        if isinstance(one, Get):
+            if (one.peer, rank, one.place) not in boxes:
                 break
-            for message in receives:
-                self._receive(rank, message)
-            self.places[rank], moved = self.places[rank] + 1, True
-        return moved
-
-    def _send(self, rank: int, one: Step) -> None:
-        for message in one.messages:
-            if isinstance(message, Send):
-                blocks = block_ids(message.source, self.schedules[rank])
-                self.sent.setdefault((rank, message.peer), []).append((blocks, set(self.known[rank])))
-
-    def _arrived(self, receives: list[Recv], rank: int) -> bool:
-        """Tell whether all messages that a step receives were sent."""
-        wanted: dict[int, int] = defaultdict(int)
-        for message in receives:
-            wanted[message.peer] += 1
-        return all(len(self.sent.get((peer, rank), ())) >= number for peer, number in wanted.items())
-
-    def _receive(self, rank: int, message: Recv) -> None:
-        blocks, heard = self.sent[message.peer, rank].pop(0)
-        if blocks != block_ids(message.target, self.schedules[rank]):
-            raise ScheduleError(f"rank {rank} receives blocks {blocks} of rank {message.peer} as others: {message}")
-        self.known[rank] |= heard
+            known[rank] |= boxes[one.peer, rank, one.place]
+        places[rank] += 1
+    return places[rank] > start

@@ -40,7 +40,9 @@ def test_heard_through_others():
         [step(Recv(out(0), 1)), step(Send(out(0), 0))],
     )
     assert unheard(ring) == {(1, 2)}
-    assert not unheard([Schedule.of([*s.steps, *s.steps], s.blocks) for s in ring])
+    first = ring[0].steps
+    passed_on = Schedule.of([*first, step(Send(out(0), 1)), first[1]], ring[0].blocks)
+    assert not unheard([passed_on, *(Schedule.of([*s.steps, *s.steps], s.blocks) for s in ring[1:])])
 
 
 def test_what_a_step_receives_is_not_known_when_it_sends():
@@ -120,6 +122,16 @@ def test_what_is_heard_is_heard_by_the_lowered_program(card):
             made = card.schedules(size, root)
             for early in (False, True):
                 assert knowing([lower(s, False, early=early) for s in made]) <= unheard(made)
+
+
+def test_a_message_that_is_waited_for_later_is_heard_later():
+    """Rank 2 receives from 1 before it sends to 0, but does not need what it received: 0 does not hear of it."""
+    made = schedules(
+        [step(Send(inp(0), 1)), step(Recv(out(2), 2))],
+        [step(Send(inp(1), 2)), step(Recv(out(0), 0))],
+        [step(Recv(out(1), 1)), step(Send(inp(2), 0))],
+    )
+    assert (0, 1) in unheard(made)
 
 
 def test_blocks_that_arrive_as_others_are_refused():
