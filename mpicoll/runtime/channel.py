@@ -21,7 +21,7 @@ from mpicoll.runtime.recent import Recent
 from mpicoll.runtime.slot import Slot
 from mpicoll.runtime.waiting import Waiter, cores, wait_limited
 from mpicoll.runtime.watch import Watch
-from mpicoll.settings import settings
+from mpicoll.settings import override, settings
 
 #: settings on which ranks must agree, since a choice or a tag depends on them
 AGREED = (
@@ -82,7 +82,8 @@ class Channel:
         except MismatchError:
             self.comm.Free()
             raise
-        if settings.timeout > 0:
+        self.limit = settings.timeout
+        if self.limit > 0:
             self.watch = Watch(self)
         self.awareness = awareness.agree([decision for _, decision, _ in facts])
         here = [host for _, _, host in facts].count(MPI.Get_processor_name())
@@ -212,7 +213,8 @@ class Channel:
         _live.discard(self)
         if not self.broken:
             if not isinstance(self.peers, str | None):
-                with suppress(StalledError):  # a rank that has stalled does not come: the memory stays mapped
+                # a rank that has stalled does not come: the memory stays mapped
+                with suppress(StalledError), override(timeout=self.limit):
                     self.peers.close(self.meet)
             self.comm.Free()
             if self.watch:

@@ -28,7 +28,7 @@ MOST = 512
 class Hot:
     """One repeated call: what it was asked with, and its launch."""
 
-    __slots__ = ("algorithm", "bound", "current", "device", "first", "given", "rest", "run", "second", "version")
+    __slots__ = ("algorithm", "bound", "current", "device", "first", "given", "rest", "second", "version")
 
     def __init__(self, arguments: tuple[Any, ...], algorithm: str | None, stream: Any, bound: Bound) -> None:
         """Remember a call; arrays are not kept alive."""
@@ -37,7 +37,6 @@ class Hot:
         self.rest, self.algorithm, self.given, self.version = arguments[2:], algorithm, stream, settings.version
         self.current, self.device = cuda.get_current_stream(), cuda.runtime.getDevice()
         self.bound = bound
-        self.run: Callable[[], object] = bound.calls[0] if len(bound.calls) == 1 else bound.run
 
     def fits(self, arguments: tuple[Any, ...], algorithm: str | None, stream: Any, cuda: Any) -> bool:
         """Tell whether this call is asked for again; what is hard to compare is taken for another one."""
@@ -76,7 +75,7 @@ class HotCalls:
             return False
         try:
             channel.calls += 1
-            hot.run()
+            hot.bound.run()
         except BaseException as error:
             channel.spoiled(hot.bound, hot.bound.reached, error)
             raise

@@ -26,10 +26,10 @@ struct Args {
 };
 
 // Where a warp is: its tile and lane, the call and wave, and the slot's address within an inbox.
-struct Place { u64 tile; u32 lane, epoch, wave, slot; u64 at; };
+struct Place { u64 tile; u32 lane, wave, slot; u64 call, at; };
 
-// Words of the control block: number of the last call, blocks that are done, this kernel was given up.
-enum { CALLS = 0, DONE = 4, LEFT = 8 };
+// Words of the control block: number of the last call (64 bits), blocks that are done, this kernel was given up.
+enum { CALLS = 0, DONE = 8, LEFT = 12 };
 // Words in host memory: leave at once; the rank that did not come, plus one.
 enum { ABORT = 0, LATE = 4 };
 
@@ -48,6 +48,9 @@ __device__ __forceinline__ void put4(u64 to, u32 x) { *reinterpret_cast<volatile
 __device__ __forceinline__ u32 get4(u64 from) { return *reinterpret_cast<volatile u32*>(from); }
 __device__ __forceinline__ void put8(u64 to, u64 x) { *reinterpret_cast<volatile u64*>(to) = x; }
 __device__ __forceinline__ u64 get8(u64 from) { return *reinterpret_cast<volatile u64*>(from); }
+__device__ __forceinline__ void release(u64 to, u64 x) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" :: "l"(to), "l"(x) : "memory");
+}
 __device__ __forceinline__ u64 acquire(u64 from) {
   u64 x;
   asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(x) : "l"(from) : "memory");
@@ -126,7 +129,8 @@ __device__ __forceinline__ u64 offset(const Place& p, int part) {
 __device__ __forceinline__ bool reaches(const Place& p, int part, long long bytes) {
   return (long long)((p.tile * PARTS + part) * CARRYING * 16) < bytes;
 }
-__device__ __forceinline__ u64 mark(u32 epoch, u32 wave) { return (u64(epoch) << 32) | (wave + 1); }
+// Names a wave of a call, later ones by larger numbers: 2^40 calls of up to 2^24 waves.
+__device__ __forceinline__ u64 mark(u64 call, u32 wave) { return (call << 24) | (wave + 1); }
 
 __device__ __forceinline__ void fetch(u64 from, Unit& v, long long bytes, const Place& p) {
   #pragma unroll
@@ -154,7 +158,7 @@ __device__ __forceinline__ void put(u64 box, int place, const Unit& v, long long
   for (int k = 0; k < PARTS; k++) {
     if (!reaches(p, k, bytes)) continue;
 #if LINES
-    put16(to + k * 512, carries(p) ? v.part[k] : make_uint4(p.epoch, p.wave + 1, 0, 0));
+    put16(to + k * 512, carries(p) ? v.part[k] : make_uint4(u32(mark(p.call, p.wave)), u32(mark(p.call, p.wave) >> 32), 0, 0));
 #else
     put16(to + k * 512, v.part[k]);
 #endif
@@ -168,7 +172,7 @@ __device__ __forceinline__ void seal(const Place& p) {
 }
 __device__ __forceinline__ void flag(u64 flags, int place, long long bytes, const Args& a, const Place& p) {
 #if !LINES
-  if (p.lane == 0 && reaches(p, 0, bytes)) put8(flags + (place * SLOTS + p.slot) * 8, mark(p.epoch, p.wave));
+  if (p.lane == 0 && reaches(p, 0, bytes)) put8(flags + (place * SLOTS + p.slot) * 8, mark(p.call, p.wave));
 #endif
 }
 __device__ __forceinline__ bool get(
@@ -183,13 +187,13 @@ __device__ __forceinline__ bool get(
     for (int k = 0; k < PARTS; k++) {
       if (!reaches(p, k, bytes)) continue;
       v.part[k] = get16(from + k * 512);
-      here &= carries(p) || (v.part[k].x == p.epoch && v.part[k].y == p.wave + 1);
+      here &= carries(p) || (v.part[k].x == u32(mark(p.call, p.wave)) && v.part[k].y == u32(mark(p.call, p.wave) >> 32));
     }
     if (__all_sync(~0u, here)) return true;
     if (spin.over(a, peer)) return false;
   }
 #else
-  while (!__all_sync(~0u, acquire(flags + (place * SLOTS + p.slot) * 8) >= mark(p.epoch, p.wave)))
+  while (!__all_sync(~0u, acquire(flags + (place * SLOTS + p.slot) * 8) >= mark(p.call, p.wave)))
     if (spin.over(a, peer)) return false;
   #pragma unroll
   for (int k = 0; k < PARTS; k++)
@@ -202,12 +206,12 @@ __device__ __forceinline__ bool get(
 
 __device__ __forceinline__ void give_credit(u64 to, const Place& p) {
   __syncwarp();
-  if (p.lane == 0) put8(to + p.slot * 8, mark(p.epoch, p.wave));
+  if (p.lane == 0) release(to + p.slot * 8, mark(p.call, p.wave));  // behind what all lanes have read
 }
 __device__ __forceinline__ bool await_credit(u64 from, const Args& a, const Place& p, u32 peer) {
   if (p.wave < 2) return true;
   Spin spin;
-  while (!__all_sync(~0u, get8(from + p.slot * 8) >= mark(p.epoch, p.wave - 2)))
+  while (!__all_sync(~0u, get8(from + p.slot * 8) >= mark(p.call, p.wave - 2)))
     if (spin.over(a, peer)) return false;
   return true;
 }
@@ -247,15 +251,15 @@ __device__ __forceinline__ bool run(const Args& a, const Place& p) {
 }
 
 // A rank's token says that it has started the call, so that all its earlier ones are over.
-__device__ __forceinline__ void tell_all(const Args& a, u32 lane, u32 epoch) {
+__device__ __forceinline__ void tell_all(const Args& a, u32 lane, u32 call) {
   for (u32 q = lane; q < RANKS; q += 32)
-    if (q != RANK) put4(a.token_out[q], epoch);
+    if (q != RANK) put4(a.token_out[q], call);
 }
-__device__ __forceinline__ bool all_have_come(const Args& a, u32 lane, u32 epoch) {
+__device__ __forceinline__ bool all_have_come(const Args& a, u32 lane, u32 call) {
   for (u32 first = 0; first < RANKS; first += 32) {
     const u32 q = first + lane;
     Spin spin;
-    while (!__all_sync(~0u, q >= RANKS || q == RANK || int(get4(a.token_in[q]) - epoch) >= 0))
+    while (!__all_sync(~0u, q >= RANKS || q == RANK || int(get4(a.token_in[q]) - call) >= 0))
       if (spin.over(a, q < RANKS ? q : RANK)) return false;
   }
   return true;
@@ -263,22 +267,22 @@ __device__ __forceinline__ bool all_have_come(const Args& a, u32 lane, u32 epoch
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) collective(const __grid_constant__ Args a) {
   const u32 lane = threadIdx.x & 31, warp = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
-  const u32 epoch = get4(a.control + CALLS) + 1;
-  if (warp == 0) tell_all(a, lane, epoch);
+  const u64 call = get8(a.control + CALLS) + 1;
+  if (warp == 0) tell_all(a, lane, u32(call));
   if (warp < a.slots) {
     Place p;
-    p.lane = lane; p.epoch = epoch; p.slot = warp; p.wave = 0;
+    p.lane = lane; p.call = call; p.slot = warp; p.wave = 0;
     for (p.tile = warp; p.tile < a.tiles; p.tile += a.slots, p.wave++) {
-      p.at = (epoch & 1) * a.parity_bytes + (p.wave & 1) * a.wave_bytes + u64(warp) * (PARTS * 512) + lane * 16;
+      p.at = (call & 1) * a.parity_bytes + (p.wave & 1) * a.wave_bytes + u64(warp) * (PARTS * 512) + lane * 16;
       if (!run(a, p)) return;
     }
   }
-  if (warp == 0 && !all_have_come(a, lane, epoch)) return;
+  if (warp == 0 && !all_have_come(a, lane, u32(call))) return;
   __syncthreads();
   if (threadIdx.x == 0) {  // the last block counts the call: by then all have read the number
     if (gridDim.x == 1 || atomicAdd(reinterpret_cast<u32*>(a.control + DONE), 1) == gridDim.x - 1) {
       put4(a.control + DONE, 0);
-      put4(a.control + CALLS, epoch);
+      put8(a.control + CALLS, call);
     }
   }
 }

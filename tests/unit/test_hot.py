@@ -32,7 +32,7 @@ class Machine:
         self.hot = HotCalls()
 
     def bound(self, **changed):
-        return SimpleNamespace(**{"alive": True, "calls": [self.launch], "polls": [None], "requests": []} | changed)
+        return SimpleNamespace(**{"alive": True, "run": self.launch, "polls": [None], "requests": []} | changed)
 
     def launch(self):
         self.launched += 1

@@ -1,0 +1,160 @@
+"""The kernels of the path mapped, their very text, compiled for the host and run there: every lane a thread."""
+
+import ctypes
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+
+from mpicoll.algorithms import registry
+from mpicoll.analysis.heard import unheard
+from mpicoll.runtime.mapped_source import LINES, Protocol, kernel_source, memory_cells
+from mpicoll.runtime.ops import OPERATORS
+from mpicoll.schedule.lower import lower
+from mpicoll.schedule.partition import offsets, split
+
+HERE = Path(__file__).parent
+SLICES = Protocol("slices", 2)
+#: bytes of a piece, and calls of each kernel
+PIECE, CALLS = 8 << 20, 5
+#: what the host has instead of PTX
+PTX = {
+    "st.volatile.global.v4": "host_put16(to, x, LINES);",
+    "ld.volatile.global.v4": "x = host_get16(from, LINES);",
+    "st.release.sys": "__atomic_store_n(reinterpret_cast<u64*>(to), x, __ATOMIC_SEQ_CST);",
+    "ld.acquire.sys": "sched_yield(); x = __atomic_load_n(reinterpret_cast<u64*>(from), __ATOMIC_SEQ_CST);",
+    "globaltimer": "now = 1;",
+}
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+
+
+@pytest.fixture(scope="module")
+def mapped():
+    """The module that packs a kernel's argument; it names CuPy, but needs nothing of it for that."""
+    names = ("mpicoll.runtime.mapped", "mpicoll.runtime.peers", "mpicoll.runtime.links", "mpicoll.runtime.device")
+    before = {name: sys.modules.pop(name, None) for name in ("cupy", *names)}
+    sys.modules["cupy"] = MagicMock()
+    try:
+        from mpicoll.runtime import mapped, peers
+
+        yield mapped, peers
+    finally:
+        for name, module in before.items():
+            sys.modules.pop(name, None)
+            if module is not None:
+                sys.modules[name] = module
+
+
+def host_text(source):
+    """The kernel's source with host code in the place of PTX."""
+
+    def instead(match):
+        (found,) = [text for word, text in PTX.items() if word in match[0]]
+        return found
+
+    text = re.sub(r"asm volatile\(.*?\);", instead, source, flags=re.DOTALL)
+    return f'#include "{HERE}/cuda_on_host.h"\n{text}\n#include "{HERE}/cuda_on_host_run.h"\n'
+
+
+def compiled(source, folder, name):
+    (folder / f"{name}.cpp").write_text(host_text(source), encoding="utf-8")
+    library = folder / f"{name}.so"
+    command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", "-w", "-fno-strict-aliasing"]
+    subprocess.run([*command, "-o", library, folder / f"{name}.cpp"], check=True, timeout=120)
+    return ctypes.CDLL(str(library))
+
+
+class Ranks:
+    """All ranks of one collective, on memory of the host."""
+
+    def __init__(self, modules, name, size, protocol, slots, folder, first=0):
+        self.mapped, peers = modules
+        card = registry.get(*name.split("."))
+        self.card, self.size, self.protocol, self.slots = card, size, protocol, slots
+        self.schedules = card.schedules(size, 0)
+        silent = unheard(self.schedules)
+        layout = peers.Layout(size, PIECE)
+        self.pieces = [np.zeros(PIECE // 8, "u8") for _ in range(size)]
+        for piece in self.pieces:
+            piece[0] = first  # calls so far
+            piece.view("u4")[layout.tokens // 4 : layout.tokens // 4 + size] = first & 0xFFFFFFFF
+        self.host = np.zeros(16, "u4")
+        addresses = [piece.ctypes.data for piece in self.pieces]
+        self.peers = [
+            type("Peers", (), {"layout": layout, "pieces": addresses, "rank": r, "host": self.host.ctypes.data})()
+            for r in range(size)
+        ]
+        op = OPERATORS["SUM"] if card.row.reducing else None
+        self.programs, self.libraries = [], []
+        for rank, schedule in enumerate(self.schedules):
+            awaited = frozenset(b for a, b in silent if a == rank)
+            credited = frozenset(a for a, b in silent if b == rank)
+            program = lower(schedule, False, awaited, credited, protocol.name == "lines")
+            source = kernel_source(program, protocol, rank, size, op, np.dtype("f4"))
+            self.programs.append(program)
+            self.libraries.append(compiled(source, folder, f"rank{rank}"))
+
+    def call(self, inputs, outputs, counts):
+        """Run all ranks' kernels together; arrays are rows of cells."""
+        threads = [
+            threading.Thread(target=self._run, args=(r, inputs[r], outputs[r], counts)) for r in range(self.size)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _run(self, rank, source, target, counts):
+        program = self.programs[rank]
+        starts = offsets(counts)
+        base = {"input": source.ctypes.data, "output": target.ctypes.data}
+
+        def nbytes(cell):
+            return 4 * counts[self.schedules[rank].scratch[cell[1]] if cell[0] == "scratch" else cell[1]]
+
+        memory = [base[buffer] + 4 * starts[number] for buffer, number in memory_cells(program)]
+        lengths = [nbytes(cell) for cell in program.cells]
+        tiles = -(-max(lengths) // self.protocol.tile)
+        addresses = self.mapped._addresses(self.peers[rank], self.protocol)
+        numbers = self.mapped._numbers(self.peers[rank], self.protocol, tiles, self.slots)
+        packed = self.mapped._packed(memory, lengths, addresses, numbers)
+        warps = max(min(tiles, self.slots), 1)
+        assert self.libraries[rank].run_grid(ctypes.byref(packed), warps, 32) == 0
+
+
+CASES = [
+    ("allreduce.one_shot", 3, LINES, 2),
+    ("allreduce.two_shot", 2, LINES, 1),
+    ("allreduce.two_shot", 3, SLICES, 1),
+    ("allreduce.ring", 2, SLICES, 2),
+    ("bcast.ring", 3, LINES, 1),
+    ("bcast.ring", 3, SLICES, 1),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "size", "protocol", "slots"), CASES)
+@pytest.mark.parametrize("first", [0, (1 << 32) - 3], ids=["new", "after 2^32 calls"])
+def test_several_calls_of_several_waves(mapped, tmp_path, name, size, protocol, slots, first):
+    """The number of calls passes 2^32 on the way; sizes change, so that slots are used otherwise."""
+    ranks = Ranks(mapped, name, size, protocol, slots, tmp_path, first)
+    blocks = ranks.schedules[0].blocks
+    for turn in range(CALLS):
+        tiles = (5, 1, 4, 2, 5)[turn] * slots
+        count = blocks * (tiles * protocol.tile // 4) - 3
+        counts = split(count, blocks, 4)
+        inputs = [np.arange(count, dtype="f4") % 97 + 100 * r + 1000 * turn for r in range(size)]
+        outputs = [x.copy() if ranks.card.row.shared else np.full(count, -1, "f4") for x in inputs]
+        wanted = inputs[0] if ranks.card.row.shared else np.sum(inputs, axis=0)
+        ranks.call(outputs if ranks.card.row.shared else inputs, outputs, counts)
+        for found in outputs:
+            np.testing.assert_array_equal(found, wanted)
+    assert [int(piece[0]) for piece in ranks.pieces] == [first + CALLS] * size
+
