@@ -157,4 +157,3 @@ def test_several_calls_of_several_waves(mapped, tmp_path, name, size, protocol, 
         for found in outputs:
             np.testing.assert_array_equal(found, wanted)
     assert [int(piece[0]) for piece in ranks.pieces] == [first + CALLS] * size
-
