@@ -71,8 +71,9 @@ install: $(READY)  ## create the environment: .venv/mpich, or .venv/openmpi with
 bench: $(READY)  ## measure and validate every collective on N ranks
 	$(call ranks,$(N),$(BENCH_LIMIT)) -m mpicoll.bench $(ARGS)
 
-bench-gpu: $(READY)  ## the same on CuPy arrays
-	$(call ranks,$(N),$(BENCH_LIMIT)) -m mpicoll.bench --buffers cupy $(ARGS)
+# One GPU a rank for NCCL to be among the baselines; those that cannot serve are left out, with the reason.
+bench-gpu: $(READY)  ## the same on CuPy arrays from 8 B to 1 GiB, beside NCCL, the MPI's own and bare messages
+	$(call ranks,$(N),$(BENCH_LIMIT)) -m mpicoll.bench --buffers cupy --baseline nccl,native,limit --max 1G $(ARGS)
 
 test: test-unit test-mpi  ## all tests: in one process, then on 1, 2, 3, 4, 5, 7 and 8 ranks
 

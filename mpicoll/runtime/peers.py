@@ -175,9 +175,13 @@ def connect(comm: MPI.Intracomm, exchange: Exchange, device: int, nbytes: int, s
         return why
     linked = all(exchange(all(links.linked(device, gpu) for _, gpu in found)))
     with cupy.cuda.Device(device):
-        piece, why = _together(exchange, lambda: _allocate(nbytes))
-        if piece is None:
+        made: list[int] = []
+        done, why = _together(exchange, lambda: _allocate(nbytes, made))
+        if done is None:  # what another rank has no memory for
+            for address in made:
+                _runtime.free(address)
             return why
+        (piece,) = made
         handles = exchange(_handle(piece))
         opened: dict[int, int] = {}
         done, why = _together(exchange, lambda: _open(handles, comm.rank, opened))
@@ -222,11 +226,11 @@ def _together(exchange: Exchange, act: Callable[[], T]) -> tuple[T | None, str]:
     return (None if first else result), first
 
 
-def _allocate(nbytes: int) -> int:
-    piece = int(_runtime.malloc(nbytes))
-    _runtime.memset(piece, 0, nbytes)
+def _allocate(nbytes: int, made: list[int]) -> bool:
+    made.append(int(_runtime.malloc(nbytes)))
+    _runtime.memset(made[0], 0, nbytes)
     _runtime.deviceSynchronize()
-    return piece
+    return True
 
 
 def _handle(piece: int) -> bytes | str:

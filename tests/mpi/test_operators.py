@@ -252,3 +252,20 @@ def test_strings_are_no_operators(world):
     x, y = np.zeros(3), np.zeros(3)
     with pytest.raises((TypeError, mpicoll.UnsupportedError), match="op 'sum' is not supported"):
         world.Allreduce(x, y, "sum")
+
+
+@pytest.mark.parametrize("method", ["Allreduce", "Reduce_scatter_block", "Scan"])
+def test_an_expression_does_what_the_function_does(world, memory, method):
+    """UDOP-GPU: on device arrays it is part of the kernels; the product of (1 + x), less 1, is exact."""
+    both = mpicoll.Op(lambda a, b: a + b + a * b, commute=True, cuda="a + b + a * b")
+    p, rank = world.size, world.rank
+    count = 11 * p if method == "Reduce_scatter_block" else 11
+    inputs = [np.arange(count, dtype="f8") % 3 + r % 2 for r in range(p)]
+    wanted = np.prod([1 + x for x in (inputs[: rank + 1] if method == "Scan" else inputs)], axis=0) - 1
+    if method == "Reduce_scatter_block":
+        wanted = wanted[11 * rank : 11 * rank + 11]
+    for algorithm in usable(method, p):
+        x, y = memory.xp.asarray(inputs[rank]), memory.xp.zeros(11)
+        with mpicoll.override(path=memory.path):
+            getattr(world, method)(x, y, both, algorithm=algorithm)
+        assert (memory.to_host(y) == wanted).all(), algorithm
