@@ -19,6 +19,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -185,9 +186,10 @@ def connect(comm: MPI.Intracomm, exchange: Exchange, device: int, nbytes: int, s
         handles = exchange(_handle(piece))
         opened: dict[int, int] = {}
         done, why = _together(exchange, lambda: _open(handles, comm.rank, opened))
-        if done is not None:
-            pieces = [opened.get(rank, piece) for rank in range(comm.size)]
-            done, why = _together(exchange, lambda: _greet(pieces, comm, layout))
+        pieces = [opened.get(rank, piece) for rank in range(comm.size)]
+        for act in (_write_words, _read_words):  # apart, so that all have written before one reads
+            if done is not None:
+                done, why = _together(exchange, partial(act, pieces, comm.rank, layout))
         if done is None:
             for address in opened.values():
                 _runtime.ipcCloseMemHandle(address)
@@ -249,20 +251,24 @@ def _open(handles: list[bytes | str], rank: int, opened: dict[int, int]) -> bool
     return True
 
 
-def _greet(pieces: list[int], comm: MPI.Intracomm, layout: Layout) -> bool:
-    """Write a word into every peer's inbox and look for theirs."""
-    word = cupy.full(1, comm.rank + 1, "u4")
-    for rank, piece in enumerate(pieces):
-        if rank != comm.rank:
-            _runtime.memcpy(piece + layout.lines + 4 * comm.rank, word.data.ptr, 4, _ANY_WAY)
+def _write_words(pieces: list[int], rank: int, layout: Layout) -> bool:
+    """Write a word into every peer's inbox."""
+    word = cupy.full(1, rank + 1, "u4")
+    for peer, piece in enumerate(pieces):
+        if peer != rank:
+            _runtime.memcpy(piece + layout.lines + 4 * rank, word.data.ptr, 4, _ANY_WAY)
     _runtime.deviceSynchronize()
-    comm.Barrier()
-    found = cupy.zeros(comm.size, "u4")
-    _runtime.memcpy(found.data.ptr, pieces[comm.rank] + layout.lines, 4 * comm.size, _ANY_WAY)
+    return True
+
+
+def _read_words(pieces: list[int], rank: int, layout: Layout) -> bool:
+    """Look for the peers' words in the own inbox, and wipe them out."""
+    found = cupy.zeros(layout.size, "u4")
+    _runtime.memcpy(found.data.ptr, pieces[rank] + layout.lines, 4 * layout.size, _ANY_WAY)
     said = [int(n) for n in cupy.asnumpy(found)]
-    _runtime.memset(pieces[comm.rank] + layout.lines, 0, 4 * comm.size)
+    _runtime.memset(pieces[rank] + layout.lines, 0, 4 * layout.size)
     _runtime.deviceSynchronize()
-    if any(n != rank + 1 for rank, n in enumerate(said) if rank != comm.rank):
+    if any(n != peer + 1 for peer, n in enumerate(said) if peer != rank):
         raise OSError(f"words from peers did not arrive: {said}")
     return True
 
