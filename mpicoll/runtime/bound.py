@@ -40,6 +40,8 @@ class Bound:
         reached: position of the call that runs, or ran last.
         last_start: position of the last call that starts messages.
         name: call and algorithm, with {} for the call's number.
+        mark: marks the end of what was launched and returns what tells whether it is reached; None where
+            the program itself ends only then.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -51,6 +53,7 @@ class Bound:
     reached: int = 0
     last_start: int = -1
     name: str = ""
+    mark: Callable[[], Poll] | None = None
 
     def add(self, *calls: Call | None, poll: Poll | None = None) -> None:
         """Append calls; `poll` belongs to each of them."""

@@ -57,6 +57,7 @@ def bind(plan: Plan, operands: Operands, channel: Channel, stream: int, bound: B
     assert isinstance(peers, Peers)
     owner = cupy.cuda.get_current_stream()
     bound.add(_kernel_call(plan, operands, channel, peers, stream, owner), *behind)
+    bound.mark = lambda: _mark(stream)
     if settings.timeout > 0:
         event = cupy.cuda.Event(disable_timing=True)
         bound.add(lambda: _runtime.eventRecord(event.ptr, stream))
@@ -110,6 +111,13 @@ def add_wait(bound: Bound, channel: Channel, event: int) -> None:
             raise channel.stalled(f"{name}: rank {channel.rank}, rank {late} did not come for {settings.timeout:g} s")
 
     bound.add(end, poll=ended)
+
+
+def _mark(stream: int) -> Callable[[], bool]:
+    """Mark the end of what is on a stream; returns what tells whether it is reached."""
+    event = cupy.cuda.Event(disable_timing=True)
+    _runtime.eventRecord(event.ptr, stream)
+    return lambda: bool(_runtime.eventQuery(event.ptr) == 0)
 
 
 def _kernel_call(plan: Plan, operands: Operands, channel: Channel, peers: Peers, stream: int, owner: object) -> Call:

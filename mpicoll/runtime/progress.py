@@ -189,9 +189,16 @@ def drain(seconds: float) -> None:
 
 
 def run(bound: Bound, channel: Channel) -> None:
-    """Run a program to its end; with others in flight, advancing them too."""
+    """Run a program to its end; with others in flight, advancing them too.
+
+    A program that only launches ends on the device.  Its end is awaited where messages are in flight: the
+    caller may wait for the device next, and nobody would advance what other ranks wait for before they launch.
+    """
     if _active or channel.watch is not None:
+        messages = any(o.bind is not None or o.bound.requests for o in _active)
         Operation(lambda: bound, channel).wait()
+        if messages and bound.mark is not None:
+            wait_for(bound.mark(), [])
         return
     try:
         bound.run()
