@@ -69,6 +69,7 @@ def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, memo
         "ucx": prepared.ucx or f"none ({prepared.reason})",
         "aware": aware.aware,
         "aware_reason": aware.reason,
+        "mapped": _mapped(comm, memory),
         "gpus": [device for _, _, device in places] if memory.kind == "cupy" else [],
         "variables": _variables(),
         "oversubscribed": sorted({host for host, number, _ in places if hosts[host] > number}),
@@ -93,6 +94,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         f"CUDA-aware: {'yes' if facts['aware'] else 'no'} ({facts['aware_reason']})",
         f"buffers: {facts['buffers']}",
     ]
+    found += [f"path mapped: {facts['mapped']}"] if facts["mapped"] else []
     found += [f"rank {rank}: {device}" for rank, device in enumerate(facts["gpus"])]
     found += [f"baseline: {name} {version}".rstrip() for name, version in facts.get("baselines", {}).items()]
     found += [f"{name}={value}" for name, value in facts["variables"].items()]
@@ -100,6 +102,15 @@ def lines(facts: dict[str, Any]) -> list[str]:
     if crowded:
         found.append(f"WARNING: more ranks than cores on {', '.join(crowded)}; they wait for each other")
     return [f"# {line}" for line in found]
+
+
+def _mapped(comm: Communicator, memory: Memory) -> str:
+    """Return whether the path mapped is offered, or why not; "" for arrays on the host.  Collective."""
+    if memory.kind == "numpy":
+        return ""
+    channel = channel_of(comm)
+    channel.connect(memory.xp.cuda.Device().id)
+    return channel.unoffered(compiled=True) or "offered"
 
 
 def commit(folder: Path) -> str:
