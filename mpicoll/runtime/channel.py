@@ -45,7 +45,9 @@ NONBLOCKING = 6
 LAST_SECONDS = 1.0
 
 _forked = False
-_making = threading.Lock()
+_looking = threading.Lock()
+#: for each communicator's handle: two threads' first calls must not make two channels
+_making: dict[int, threading.Lock] = {}
 _keyval: int | None = None
 _live: weakref.WeakSet[Channel] = weakref.WeakSet()
 
@@ -224,15 +226,19 @@ class Channel:
 def channel_of(comm: MPI.Intracomm, rules: str = "") -> Channel:
     """Return a communicator's channel; the first call is collective."""
     global _keyval
-    with _making:  # two threads' first calls must not make two
+    with _looking:
         if _keyval is None:
             _keyval = MPI.Comm.Create_keyval(None, lambda _comm, _key, channel: channel.free())
             atexit.register(_close_all)
             os.register_at_fork(after_in_child=_note_fork)
+        making = _making.setdefault(comm.handle, threading.Lock())
+    with making:  # its own: it waits for other ranks, whose threads may make first calls in another order
         found = comm.Get_attr(_keyval)
         if found is None:
             found = Channel(comm, rules)
             comm.Set_attr(_keyval, found)
+    with _looking:
+        _making.pop(comm.handle, None)
     return found  # type: ignore[return-value]
 
 

@@ -455,6 +455,28 @@ def test_threads_with_communicators_of_their_own(tmp_path, setting):
     Job(tmp_path, textwrap.dedent(THREADS) + textwrap.dedent(body), ranks=2, **setting).is_clean(2)
 
 
+def test_first_calls_of_threads_in_another_order_on_every_rank(tmp_path):
+    """THREADS: A first call waits for the other ranks; it must not keep this rank's other threads from theirs."""
+    body = """
+        made = [comm.Dup(), comm.Dup()]
+
+        def first(number):
+            def run():
+                time.sleep(0.3 * (number ^ rank))
+                x = np.full(5, number + 1.0)
+                y = np.zeros(5)
+                made[number].Allreduce(x, y)
+                assert (y == size * (number + 1)).all(), y[0]
+            return run
+
+        together(first(0), first(1))
+        assert not troubles, troubles
+        used()
+        last_words()
+    """
+    Job(tmp_path, textwrap.dedent(THREADS) + textwrap.dedent(body), ranks=2).is_clean(2)
+
+
 def test_one_communicator_in_two_threads_is_never_wrong(tmp_path):
     """THREADS: while one thread is inside a call on every rank, another's is refused everywhere, or comes after it."""
     body = """
