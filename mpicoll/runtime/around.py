@@ -64,7 +64,7 @@ class Mirrors:
             scratch: bytes of device memory in front of the copies; -1 puts them into pinned memory.
         """
         flats = {"input": operands.input, "output": operands.output}
-        arrays = {name: flat.pointer if flat else 0 for name, flat in flats.items()}
+        arrays = operands.bases
         spans = {name: (flat.pointer, flat.array.nbytes) for name, flat in flats.items() if flat and name in which}
         if operands.aliased and spans:  # what is one memory has one copy
             start = min(pointer for pointer, _ in spans.values())

@@ -54,8 +54,7 @@ def plan_for(
 
 def bind(plan: Plan, operands: Operands, channel: Channel, stream: int, slot: Slot) -> Bound:
     """Return the plan bound to the operands' memory, cached in the slot."""
-    source, target = operands.input, operands.output
-    addresses = (source.pointer if source else 0, target.pointer if target else 0)
+    addresses = tuple(operands.bases.values())
     shape = Shape.of(operands, channel.rank, channel.size)
     dtype = (operands.dtype.str, operands.dtype.itemsize)
     key = (plan, shape, addresses, dtype, operands.op, operands.aliased, operands.device, stream, settings.timeout)
@@ -99,12 +98,6 @@ def _bind_messages(plan: Plan, operands: Operands, channel: Channel, stream: int
     binder.bind(bound, program, layout, bases, operands.dtype, _operator(operands, memory, stream), around)
 
 
-def _bases(operands: Operands) -> dict[str, int]:
-    """Return where the input and the output start."""
-    buffers = (("input", operands.input), ("output", operands.output))
-    return {name: flat.pointer if flat else 0 for name, flat in buffers}
-
-
 def _average(plan: Plan, operands: Operands, channel: Channel, stream: int) -> list[Callable[[], object]]:
     """Return the calls that divide the results by the number of combined ranks, where the operator says so."""
     if operands.op is None or not operands.op.average:
@@ -113,7 +106,7 @@ def _average(plan: Plan, operands: Operands, channel: Channel, stream: int) -> l
     worker = _worker(operands, stream)
     made_of = operands.row.after(channel.rank, channel.size, operands.root, program.schedule.blocks)
     combined = len(list(next(iter(made_of.values()), ())))
-    runs = output_runs(layout, operands, channel.rank, _bases(operands))
+    runs = output_runs(layout, operands, channel.rank, operands.bases)
     return [worker.divide(operands.dtype, run, combined) for run in runs]
 
 
@@ -163,7 +156,7 @@ def _memory(
     plan: Plan, operands: Operands, stream: int, slot: Slot, layout: Layout, rank: int
 ) -> tuple[Any, dict[str, int], Around]:
     """Return what does the local work, where input and output are for it, and what goes around it."""
-    bases = _bases(operands)
+    bases = operands.bases
     if operands.device < 0:
         return _HOST, bases, Around()
     fence, worker = slot.fence(operands.device), _worker(operands, stream)

@@ -129,7 +129,7 @@ def _kernel_call(plan: Plan, operands: Operands, channel: Channel, peers: Peers,
     layout = Layout(Shape.of(operands, rank, size), schedules[rank], 1, 1, operands.dtype.itemsize)
     source = kernel_source(lowered, protocol, rank, size, operands.op, operands.dtype)
     function, module = kernels.compiled(source, "collective", operands.device)
-    bases = {b: flat.pointer if flat else 0 for b, flat in (("input", operands.input), ("output", operands.output))}
+    bases = operands.bases
     counts = [layout.cell(*cell, 0, {**bases, "scratch": 0})[1] for cell in lowered.cells]
     memory = [layout.cell(*cell, 0, bases)[0] for cell in memory_cells(lowered)]
     tiles = -(-max(counts, default=0) // protocol.tile)
@@ -141,8 +141,7 @@ def _kernel_call(plan: Plan, operands: Operands, channel: Channel, peers: Peers,
 
 @lru_cache(maxsize=1024)
 def _schedules(collective: str, algorithm: str, size: int, root: int, revision: int) -> tuple[Schedule, ...]:
-    card = registry.get(collective, algorithm)
-    return tuple(card.schedule(rank, size, root) for rank in range(size))
+    return tuple(registry.get(collective, algorithm).schedules(size, root))
 
 
 @lru_cache(maxsize=1024)

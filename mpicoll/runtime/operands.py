@@ -63,6 +63,12 @@ class Operands:
     after: list[Callable[[], None]] = field(default_factory=list)
     moved: bool = False
 
+    @property
+    def bases(self) -> dict[str, int]:
+        """Where the input and the output start, 0 for none."""
+        flats = (("input", self.input), ("output", self.output))
+        return {name: flat.pointer if flat else 0 for name, flat in flats}
+
 
 def dense(counts: tuple[int, ...]) -> Blocks:
     """Return blocks that lie one after the other."""
