@@ -12,6 +12,15 @@ from mpicoll.settings import format_bytes
 SMALLEST = 1 << 20
 
 
+#: bytes at whose multiples what shares a piece starts
+APART = 256
+
+
+def apart(nbytes: int) -> int:
+    """Return nbytes rounded up, so that what comes behind is aligned."""
+    return -(-nbytes // APART) * APART
+
+
 class Arena:
     """One growing piece of host, pinned or device memory."""
 

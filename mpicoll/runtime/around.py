@@ -10,14 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mpicoll.runtime.arena import apart
 from mpicoll.runtime.bound import Around, Bound
 from mpicoll.runtime.layout import Run
 from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.pointers import can_be_mapped
 from mpicoll.runtime.slot import Slot
-
-#: bytes at whose multiples the copies start
-ALIGNED = 256
 
 
 class Ordered(Around):
@@ -70,10 +68,10 @@ class Mirrors:
             start = min(pointer for pointer, _ in spans.values())
             end = max(pointer + nbytes for pointer, nbytes in spans.values())
             spans = dict.fromkeys(spans, (start, end - start))
-        places, total = {}, _aligned(max(scratch, 0))
+        places, total = {}, apart(max(scratch, 0))
         for span in dict.fromkeys(spans.values()):
             places[span] = total
-            total += _aligned(span[1])
+            total += apart(span[1])
         memory = slot.arena("pinned" if scratch < 0 else "device", operands.device, total).pointer
         moved = {name: memory + places[span] + arrays[name] - span[0] for name, span in spans.items()}
         return Mirrors(arrays, arrays | moved)
@@ -82,10 +80,6 @@ class Mirrors:
         """Return (copy, original) of parts of an array; nothing where it has no copy."""
         shift = self.bases[name] - self.arrays[name]
         return [((address + shift, nbytes), (address, nbytes)) for address, nbytes in runs if shift]
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNED) * ALIGNED
 
 
 def unmappable(operands: Operands) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -159,20 +158,6 @@ def _overlaps_itself(array: Array) -> bool:
             return True
         covered += stride * (extent - 1)
     return False
-
-
-def borrowed(flat: Flat | None) -> Flat | None:
-    """Return the same, over an array that does not keep the memory alive."""
-    if flat is None or not flat.array.nbytes:
-        return flat
-    nbytes, dtype = flat.array.nbytes, flat.array.dtype
-    if isinstance(flat.array, np.ndarray):
-        memory: Any = (ctypes.c_char * nbytes).from_address(flat.pointer)
-        return Flat(np.frombuffer(memory, dtype), flat.pointer, flat.device)
-    import cupy
-
-    pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(flat.pointer, nbytes, None, flat.device), 0)
-    return Flat(cupy.ndarray((flat.size,), dtype, pointer), flat.pointer, flat.device)
 
 
 def overlap(a: Flat, b: Flat) -> bool:

@@ -21,7 +21,13 @@ Call = Callable[[], object]
 _runtime = cupy.cuda.runtime
 _launch = cupy.cuda.driver.launchKernel
 #: cudaMemcpyDefault: the driver sees from the addresses which way to copy
-_ANY_WAY = 4
+ANY_WAY = 4
+
+
+def view(run: Run, dtype: np.dtype, device: int) -> Any:
+    """Return an array over raw device memory; it does not keep the memory alive."""
+    memory = cupy.cuda.UnownedMemory(run[0], run[1], None, device)
+    return cupy.ndarray((run[1] // dtype.itemsize,), dtype, cupy.cuda.MemoryPointer(memory, 0))
 
 
 class Device:
@@ -46,18 +52,13 @@ class Device:
 
     def _apply(self, function: Any, dtype: np.dtype, target: Run, sources: list[Run]) -> Call:
         """Return a call that combines arrays with a user's function, on the stream."""
-        into, *operands = (self._view(run, dtype) for run in (target, *sources))
+        into, *operands = (view(run, dtype, self.device) for run in (target, *sources))
 
         def call() -> None:
             with on_stream(self.device, self):
                 apply(function, into, operands)
 
         return call
-
-    def _view(self, run: Run, dtype: np.dtype) -> Any:
-        """Return an array over raw device memory; it does not keep the memory alive."""
-        memory = cupy.cuda.UnownedMemory(run[0], run[1], None, self.device)
-        return cupy.ndarray((run[1] // dtype.itemsize,), dtype, cupy.cuda.MemoryPointer(memory, 0))
 
     @property
     def ptr(self) -> int:
@@ -77,7 +78,7 @@ class Device:
         """Return a call that enqueues a copy of bytes."""
         to, origin, nbytes, stream = target[0], source[0], target[1], self.stream
         copy = _runtime.memcpyAsync
-        return lambda: copy(to, origin, nbytes, _ANY_WAY, stream)
+        return lambda: copy(to, origin, nbytes, ANY_WAY, stream)
 
     def launched(self, work: int) -> Call:
         """Return a call that marks the point after a work, for sync."""

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from mpicoll.runtime.arena import apart
 from mpicoll.runtime.operands import Blocks, Operands
 from mpicoll.schedule.ir import Ref, Schedule
 from mpicoll.schedule.pack import consecutive
@@ -96,7 +97,7 @@ class Layout:
     @property
     def lane_bytes(self) -> int:
         """Bytes of scratch of a lane, rounded so that lanes are aligned."""
-        return -(-self.lane_elements * self.itemsize // 256) * 256
+        return apart(self.lane_elements * self.itemsize)
 
     def runs(self, ref: Ref, segment: int, bases: dict[str, int]) -> list[Run]:
         """Return the cells' memory as (address, bytes), neighbours merged, empty cells left out."""

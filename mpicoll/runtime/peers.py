@@ -27,6 +27,8 @@ import cupy
 from mpi4py import MPI
 
 from mpicoll.runtime import links
+from mpicoll.runtime.arena import apart
+from mpicoll.runtime.device import ANY_WAY
 from mpicoll.runtime.mapped_source import PART, SLOTS
 from mpicoll.settings import format_bytes
 
@@ -41,8 +43,6 @@ CONTROL, TOKEN = 256, 4
 MARK = 8
 #: most cells from one rank to another in the protocol `slices`
 PLACES = 32
-#: a copy whose direction the driver sees from the addresses
-_ANY_WAY = 4
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,17 @@ class Layout:
     @property
     def credits(self) -> int:
         """Where the credits start."""
-        return _rounded(CONTROL + TOKEN * self.size)
+        return apart(CONTROL + TOKEN * self.size)
 
     @property
     def flags(self) -> int:
         """Where the flags start."""
-        return _rounded(self.credits + MARK * SLOTS * self.size)
+        return apart(self.credits + MARK * SLOTS * self.size)
 
     @property
     def lines(self) -> int:
         """Where the inboxes of the protocol `lines` start."""
-        return _rounded(self.flags + MARK * SLOTS * PLACES * self.size)
+        return apart(self.flags + MARK * SLOTS * PLACES * self.size)
 
     @property
     def slices(self) -> int:
@@ -256,7 +256,7 @@ def _write_words(pieces: list[int], rank: int, layout: Layout) -> bool:
     word = cupy.full(1, rank + 1, "u4")
     for peer, piece in enumerate(pieces):
         if peer != rank:
-            _runtime.memcpy(piece + layout.lines + 4 * rank, word.data.ptr, 4, _ANY_WAY)
+            _runtime.memcpy(piece + layout.lines + 4 * rank, word.data.ptr, 4, ANY_WAY)
     _runtime.deviceSynchronize()
     return True
 
@@ -264,14 +264,10 @@ def _write_words(pieces: list[int], rank: int, layout: Layout) -> bool:
 def _read_words(pieces: list[int], rank: int, layout: Layout) -> bool:
     """Look for the peers' words in the own inbox, and wipe them out."""
     found = cupy.zeros(layout.size, "u4")
-    _runtime.memcpy(found.data.ptr, pieces[rank] + layout.lines, 4 * layout.size, _ANY_WAY)
+    _runtime.memcpy(found.data.ptr, pieces[rank] + layout.lines, 4 * layout.size, ANY_WAY)
     said = [int(n) for n in cupy.asnumpy(found)]
     _runtime.memset(pieces[rank] + layout.lines, 0, 4 * layout.size)
     _runtime.deviceSynchronize()
     if any(n != peer + 1 for peer, n in enumerate(said) if peer != rank):
         raise OSError(f"words from peers did not arrive: {said}")
     return True
-
-
-def _rounded(nbytes: int) -> int:
-    return -(-nbytes // 256) * 256

@@ -14,7 +14,8 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.dispatch.plan import Plan
-from mpicoll.runtime.arrays import borrowed
+from mpicoll.runtime import host
+from mpicoll.runtime.arrays import Flat
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.operands import Operands
 
@@ -58,6 +59,18 @@ class Decision:
         same = operands.output is operands.input
         source = borrowed(operands.input)
         return Decision(replace(operands, input=source, output=source if same else borrowed(operands.output)), plan)
+
+
+def borrowed(flat: Flat | None) -> Flat | None:
+    """Return the same, over an array that does not keep the memory alive."""
+    if flat is None or not flat.array.nbytes:
+        return flat
+    run, dtype = (flat.pointer, flat.array.nbytes), flat.array.dtype
+    if isinstance(flat.array, np.ndarray):
+        return Flat(host.view(run, dtype), flat.pointer, flat.device)
+    from mpicoll.runtime import device
+
+    return Flat(device.view(run, dtype, flat.device), flat.pointer, flat.device)
 
 
 #: types of arguments that cannot be changed in place, looked at first since most are of them
