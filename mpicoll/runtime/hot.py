@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from mpicoll.runtime import progress
+from mpicoll.runtime.recent import MOST
 from mpicoll.settings import settings
 
 if TYPE_CHECKING:
     from mpicoll.runtime.bound import Bound
     from mpicoll.runtime.channel import Channel
-
-#: calls kept for each communicator
-MOST = 512
 
 
 class Hot:
@@ -59,8 +57,7 @@ class HotCalls:
     def __init__(self) -> None:
         """Start empty."""
         self.calls: dict[tuple[str, int, int], Hot] = {}
-        cupy = sys.modules.get("cupy")
-        self.cuda = cupy.cuda if cupy else None
+        self.cuda: Any = None  # CuPy's, once there is a call
 
     def ran(
         self, channel: Channel, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any
