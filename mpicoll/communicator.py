@@ -94,8 +94,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         self, channel: Channel, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any
     ) -> None:
         """Run a remembered call, or decide and remember."""
-        rest, where = frozen(arguments[2:]), _where(stream)
-        key = (method, *map(state, arguments[:2]), algorithm, self._rules, *where, settings.version)
+        key, rest, where = self._asked_for(method, arguments, algorithm, stream)
         known = channel.recent.find(key, rest)
         if known is not None:
             channel.calls += 1
@@ -108,11 +107,18 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         if _repeatable(operands, where):
             channel.recent.remember(key, rest, bound)
 
+    def _asked_for(
+        self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any
+    ) -> tuple[tuple[Any, ...], ...]:
+        """Return a call's key among the remembered ones, what is compared beside it, and where the call would run."""
+        where = _where(stream)
+        key = (method, *map(state, arguments[:2]), algorithm, self._rules, *where, settings.version)
+        return key, frozen(arguments[2:]), where
+
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> Request:
         """Start a nonblocking call."""
         channel = self._get_channel()
-        rest, where = frozen(arguments[2:]), _where(stream)
-        key = ("I", method, *map(state, arguments[:2]), algorithm, self._rules, *where, settings.version)
+        key, rest, where = self._asked_for(f"I{method}", arguments, algorithm, stream)
         known = channel.recent.find(key, rest)
         if known is not None:
             channel.calls += 1
@@ -239,17 +245,17 @@ def _repeatable(operands: Operands, where: tuple[Any, ...]) -> bool:
 
 def _connect(channel: Channel, device: int) -> None:
     """Map the peers' memory before the first call with device arrays is planned."""
-    if device >= 0 and channel.peers is None:
+    if device >= 0:
         channel.connect(device)
 
 
 def _at_home(operands: Operands, channel: Channel) -> Operands:
     """Return the call on the device of the communicator's inboxes, if it has any."""
-    if operands.device < 0 or isinstance(channel.peers, str | None) or operands.device == channel.peers.device:
+    if operands.device < 0 or channel.mapped is None or operands.device == channel.mapped.device:
         return operands
     from mpicoll.runtime.elsewhere import moved
 
-    return moved(operands, channel.peers.device)
+    return moved(operands, channel.mapped.device)
 
 
 def _asked() -> bool:

@@ -105,11 +105,16 @@ class Channel:
         wanted = settings.path
         return tuple(p for p in usable if p == wanted) or usable if wanted else usable
 
+    @property
+    def mapped(self) -> Any:
+        """The mapping of the peers' memory, None if there is none."""
+        return None if isinstance(self.peers, str) else self.peers
+
     def unoffered(self, compiled: bool) -> str:
         """Return why the path mapped is not offered, "" if it is."""
         if not compiled:
             return "the operator is a Python function without a CUDA expression"
-        if isinstance(self.peers, str | None):
+        if self.mapped is None:
             return self.peers or f"path={settings.path!r} is set"
         return ""
 
@@ -173,8 +178,8 @@ class Channel:
     def stalled(self, what: str) -> StalledError:
         """Return the error for a call that does not go on; asks which ranks are missing."""
         self.broken = what
-        if not isinstance(self.peers, str | None):
-            self.peers.abort()
+        if self.mapped is not None:
+            self.mapped.abort()
         absent = self.watch.absent() if self.watch else []
         missing = f"; not arrived: rank{'s'[: len(absent) > 1]} {', '.join(map(str, absent))}" if absent else ""
         return StalledError(f"{what}{missing}")
@@ -214,10 +219,10 @@ class Channel:
         self.close()
         _live.discard(self)
         if not self.broken:
-            if not isinstance(self.peers, str | None):
+            if self.mapped is not None:
                 # a rank that has stalled does not come: the memory stays mapped
                 with suppress(StalledError), override(timeout=self.limit):
-                    self.peers.close(self.meet)
+                    self.mapped.close(self.meet)
             self.comm.Free()
             if self.watch:
                 self.watch.comm.Free()

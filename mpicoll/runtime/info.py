@@ -90,9 +90,11 @@ def _mapped() -> str:
         return f"no: {why if device < 0 else 'a rank has no device'}"
     channel = channel_of(MPI.COMM_WORLD)
     channel.connect(device)
-    if isinstance(channel.peers, str | None):
+    if channel.mapped is None:
         return f"no: {channel.peers}"
-    return f"yes, on all {channel.size} ranks" + ("" if channel.peers.linked else "; the GPUs are not linked by NVLink")
+    return f"yes, on all {channel.size} ranks" + (
+        "" if channel.mapped.linked else "; the GPUs are not linked by NVLink"
+    )
 
 
 def _devices() -> list[tuple[str, str]]:
