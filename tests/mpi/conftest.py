@@ -57,3 +57,13 @@ def memory(request: pytest.FixtureRequest, world: Any) -> Any:
         if channel.unoffered(compiled=True):
             pytest.skip(f"path mapped is not offered: {channel.unoffered(compiled=True)}")
     return Memory(cupy, path)
+
+
+@pytest.fixture(scope="module")
+def kinds() -> Iterator[Any]:
+    """Communicators of the path mapped, of each kind."""
+    from mpi.mapped_comms import Kinds
+
+    made = Kinds()
+    yield made
+    made.free()

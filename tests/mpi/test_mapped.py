@@ -12,7 +12,7 @@ import mpicoll
 import oracle
 from mpi import calling
 from mpi.calling import REDUCING, ROOTED, UNKNOWN_COUNTS, VECTOR, Case, Memory, check, forms, refusal
-from mpi.mapped_comms import KINDS, Kinds, names
+from mpi.mapped_comms import KINDS, names
 from mpicoll.algorithms import registry
 
 pytestmark = pytest.mark.gpu
@@ -26,13 +26,6 @@ COUNTS = {0, 1, SIZE - 1, SIZE, SIZE + 1, 1000}
 MANY, MOST = 100_003, 3_000_000
 #: elements of rank r's block: very long, short, and none
 STEEP = (200_003, 1, 0, 5000)
-
-
-@pytest.fixture(scope="module")
-def kinds():
-    made = Kinds()
-    yield made
-    made.free()
 
 
 @pytest.fixture(params=KINDS)

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpi.calling import REDUCING, VECTOR, Call, Case, Memory, forms, refusal
-from mpi.mapped_comms import KINDS, NARROW, Kinds, connected, names
+from mpi.mapped_comms import KINDS, NARROW, connected, names
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
 
@@ -21,13 +21,6 @@ METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m 
 COUNT = 50_003
 #: sum over ranks of the rank, and of rank + 1
 BELOW, RANKS = SIZE * (SIZE - 1) // 2, SIZE * (SIZE + 1) // 2
-
-
-@pytest.fixture(scope="module")
-def kinds():
-    made = Kinds()
-    yield made
-    made.free()
 
 
 @pytest.fixture(params=KINDS)
