@@ -3,7 +3,6 @@
 What also has a meaning on the host is in the other files, where the same tests run on both.
 """
 
-import functools
 import json
 import statistics
 import tempfile
@@ -16,6 +15,7 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
+from mpi.busy import spin
 from mpi.calling import Case, check
 from mpicoll.request import Request
 
@@ -37,17 +37,9 @@ def on_path(request):
         yield
 
 
-@functools.cache
-def spin():
-    import cupy
-
-    source = r'extern "C" __global__ void spin(long long n) { for (long long t = clock64(); clock64() - t < n;); }'
-    return cupy.RawKernel(source, "spin")
-
-
 def slow_fill(x, value):
     """Fill an array on the current stream, behind a kernel that takes about 3 ms."""
-    spin()((1,), (1,), (np.int64(6_000_000),))
+    spin(6_000_000)
     x.fill(value)
 
 

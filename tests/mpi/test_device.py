@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mpicoll
+from mpi.busy import spin
 from mpi.calling import Case, check
 
 pytestmark = [
@@ -29,15 +30,6 @@ def on_device(memory):
         yield
 
 
-@pytest.fixture(scope="module")
-def spin():
-    import cupy
-
-    source = r'extern "C" __global__ void spin(long long n) { for (long long t = clock64(); clock64() - t < n;); }'
-    kernel = cupy.RawKernel(source, "spin")
-    return lambda: kernel((1,), (1,), (np.int64(BUSY),))
-
-
 def streams():
     import cupy
 
@@ -51,7 +43,7 @@ def streams():
 @pytest.mark.parametrize("named", [False, True], ids=["current", "stream="])
 @pytest.mark.parametrize("kind", ["null", "blocking", "non-blocking"])
 @pytest.mark.parametrize("method", ["Allreduce", "Bcast", "Allgather", "Alltoall", "Reduce_scatter_block", "Scan"])
-def test_ordered_with_the_stream(world, memory, spin, method, kind, named):
+def test_ordered_with_the_stream(world, memory, method, kind, named):
     """SYNC-PRODUCER, SYNC-STREAM: what comes before is awaited, what comes after sees the result; nobody waits."""
     xp, stream, p = memory.xp, streams()[kind], world.size
     blocks = p if method in ("Alltoall", "Reduce_scatter_block") else 1
@@ -61,7 +53,7 @@ def test_ordered_with_the_stream(world, memory, spin, method, kind, named):
     totals = []
     for turn in range(1, 4):
         with stream:
-            spin()
+            spin(BUSY)
             x.fill(turn)
         arguments = (x,) if method == "Bcast" else (x, y)
         with xp.cuda.Stream.null if named else stream:
@@ -76,7 +68,7 @@ def test_ordered_with_the_stream(world, memory, spin, method, kind, named):
     assert [float(t) for t in totals] == [2.0 * turn * factor * elements for turn in range(1, 4)]
 
 
-def test_streams_take_turns(world, memory, spin):
+def test_streams_take_turns(world, memory):
     """SYNC-STAGE: One call after the other on two streams: scratch of the first is not overwritten by the second."""
     xp = memory.xp
     first, second = xp.cuda.Stream(non_blocking=True), xp.cuda.Stream(non_blocking=True)
@@ -85,7 +77,7 @@ def test_streams_take_turns(world, memory, spin):
     for turn, (x, y) in enumerate(arrays):
         stream = (first, second)[turn % 2]
         with stream:
-            spin()
+            spin(BUSY)
             x.fill(turn + world.rank)
         world.Allreduce(x, y, stream=stream)
     xp.cuda.Device().synchronize()

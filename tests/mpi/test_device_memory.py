@@ -6,11 +6,11 @@ The work before a call is made slow on purpose, so that whoever does not wait fo
 import functools
 from contextlib import contextmanager
 
-import numpy as np
 import pytest
 from mpi4py import MPI
 
 import mpicoll
+from mpi.busy import spin
 from mpi.calling import REDUCING, VECTOR, Case, Memory, check, forms
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
@@ -52,17 +52,9 @@ def allocating(kind):
     cupy.cuda.get_current_stream().synchronize()
 
 
-@functools.cache
-def spin():
-    import cupy
-
-    source = r'extern "C" __global__ void spin(long long n) { for (long long t = clock64(); clock64() - t < n;); }'
-    return cupy.RawKernel(source, "spin")
-
-
 def busy(milliseconds=5):
     """Keep the current stream busy."""
-    spin()((1,), (1,), (np.int64(1_800_000 * milliseconds),))
+    spin(1_800_000 * milliseconds)
 
 
 def streams():

@@ -1,6 +1,5 @@
 """The path mapped on streams, in flight, again and again, and in graphs: always in the order of the calls."""
 
-import functools
 import random
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
+from mpi.busy import spin
 from mpi.calling import REDUCING, VECTOR, Call, Case, Memory, forms, refusal
 from mpi.mapped_comms import KINDS, NARROW, connected, names
 from mpicoll.algorithms import registry
@@ -38,17 +38,9 @@ def xp():
     cupy.cuda.Device().synchronize()
 
 
-@functools.cache
-def spin():
-    import cupy
-
-    source = r'extern "C" __global__ void spin(long long n) { for (long long t = clock64(); clock64() - t < n;); }'
-    return cupy.RawKernel(source, "spin")
-
-
 def busy(milliseconds=3):
     """Keep the current stream busy."""
-    spin()((1,), (1,), (np.int64(1_800_000 * milliseconds),))
+    spin(1_800_000 * milliseconds)
 
 
 def test_behind_a_slow_kernel_on_a_stream(comm, xp):

@@ -15,6 +15,7 @@ from mpi4py import MPI
 
 import data
 import mpicoll
+from mpi.busy import spin
 from mpi.calling import HOST, REDUCING, ROOTED, VECTOR, Call, Case, check, forms
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
@@ -496,10 +497,9 @@ def streams(memory):
     return [cuda.Stream.null, cuda.Stream(), cuda.Stream(non_blocking=True)]
 
 
-def busy(memory):
+def busy():
     """Keep the current stream busy for about 10 ms."""
-    source = r'extern "C" __global__ void spin(long long n) { for (long long t = clock64(); clock64() - t < n;); }'
-    memory.xp.RawKernel(source, "spin")((1,), (1,), (np.int64(20_000_000),))
+    spin(20_000_000)
 
 
 def on_device(function):
@@ -521,7 +521,7 @@ def test_ordered_with_the_stream(world, memory, method):
     with mpicoll.override(path=memory.path):
         for turn, stream in enumerate(streams(memory), 1):
             with stream:
-                busy(memory)
+                busy()
                 x.fill(turn)
                 request = getattr(world, f"I{method.lower()}")(*((x,) if y is x else (x, y)))
                 wait(request)
@@ -542,7 +542,7 @@ def test_the_call_does_not_wait_for_the_stream(world, memory):
         wait(world.Iallreduce(x, y))  # all is made and loaded
         stream.synchronize()
         for _ in range(20):
-            busy(memory)
+            busy()
         x.fill(1)
         request = world.Iallreduce(x, y)
         assert not stream.done
@@ -560,7 +560,7 @@ def test_streams_in_flight_at_the_same_time(world, memory):
     with mpicoll.override(path=memory.path):
         for turn, (x, y) in enumerate(arrays):
             with used[turn % 3]:
-                busy(memory)
+                busy()
                 x.fill(turn + world.rank)
                 requests.append(world.Iallreduce(x, y))
         for turn in np.random.default_rng(world.rank).permutation(9):
