@@ -223,7 +223,7 @@ def main() -> int:
         soak.clear()
         gc.collect()
         slots = sum(len(found.slots) for found in channels._live)
-        row = (resident(), len(channels._live), slots, progress.active(), can_make())
+        row = (resident(), len(channels._live), slots, len(progress.in_flight), can_make())
         row = (*(max(column) for column in zip(*world.allgather(row[:4]), strict=True)), row[4])
         rows.append(row)
         if first:

@@ -33,12 +33,15 @@ class Blocking:
     def _run(self, method: str, arguments: tuple[Any, ...], algorithm: Algorithm, stream: Any) -> None:
         raise NotImplementedError
 
+    def _run_in_turn(self, method: str, arguments: tuple[Any, ...], algorithm: Algorithm, stream: Any) -> None:
+        raise NotImplementedError
+
     def _gathered_counts(self, sendbuf: Any, recvbuf: Any) -> list[int]:
         raise NotImplementedError
 
     def Barrier(self, *, algorithm: Algorithm = None) -> None:
         """Return when every rank has called it."""
-        self._run("Barrier", (), algorithm, None)
+        self._run_in_turn("Barrier", (), algorithm, None)
 
     def Bcast(self, buf: Any, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None) -> None:
         """Send n elements from the root to all ranks.

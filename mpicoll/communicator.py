@@ -79,10 +79,13 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         return execute.plan_for(operands, channel, algorithm, self._rules)
 
     def _run(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> None:
+        """Do a blocking call of buffers: again in a short way, or decided anew."""
+        again = self._hot.calls.get((method, id(arguments[0]), id(arguments[1])))
+        if again is None or not again(arguments, algorithm, stream):
+            self._run_in_turn(method, arguments, algorithm, stream)
+
+    def _run_in_turn(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> None:
         """Do a blocking call: the one way from every method to the executor."""
-        channel = self._channel
-        if channel is not None and self._hot.calls and self._hot.ran(channel, method, arguments, algorithm, stream):
-            return
         channel = self._get_channel()
         channel.take_turn()
         try:
@@ -99,7 +102,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         if known is not None:
             channel.calls += 1
             progress.run(known, channel)
-            self._hot.note(method, arguments, algorithm, stream, known)
+            self._hot.note(channel, method, arguments, algorithm, stream, known)
             return
         operands, plan = self._decide("blocking", channel, method, arguments, algorithm)
         with _on(operands, stream) as pointer:

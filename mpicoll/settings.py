@@ -147,7 +147,8 @@ class Settings:
         object.__setattr__(self, "_base", values)
         object.__setattr__(self, "_scoped", ContextVar("mpicoll_settings", default=_NO_SCOPE))
         object.__setattr__(self, "_changes", count(1))
-        object.__setattr__(self, "_base_version", 0)
+        object.__setattr__(self, "scope", self._scoped.get)  # what is overridden now, in this thread or task
+        object.__setattr__(self, "assigned", 0)  # grows with every value that is assigned
         known = {row.variable for row in TABLE.values()}
         for name in environ:
             if name.startswith("MPICOLL_") and name not in known and not name.startswith(_OTHER_VARIABLES):
@@ -161,7 +162,7 @@ class Settings:
     def __setattr__(self, name: str, value: Any) -> None:
         _check_name(name)
         self._base[name] = _read(name, value)
-        object.__setattr__(self, "_base_version", next(self._changes))
+        object.__setattr__(self, "assigned", next(self._changes))
 
     def __dir__(self) -> list[str]:
         return list(TABLE)
@@ -169,7 +170,7 @@ class Settings:
     @property
     def version(self) -> int:
         """A number that changes whenever a value may have changed for this thread."""
-        version: int = self._base_version << 32 | self._scoped.get().version
+        version: int = self.assigned << 32 | self.scope().version
         return version
 
     def as_dict(self) -> dict[str, Any]:

@@ -22,65 +22,33 @@ if TYPE_CHECKING:
     from mpicoll.runtime.bound import Bound
     from mpicoll.runtime.channel import Channel
 
-
-class Hot:
-    """One repeated call: what it was asked with, and its launch."""
-
-    __slots__ = ("algorithm", "bound", "current", "device", "first", "given", "rest", "second", "version")
-
-    def __init__(self, arguments: tuple[Any, ...], algorithm: str | None, stream: Any, bound: Bound) -> None:
-        """Remember a call; arrays are not kept alive."""
-        cuda = sys.modules["cupy"].cuda
-        self.first, self.second = _reference(arguments[0]), _reference(arguments[1])
-        self.rest, self.algorithm, self.given, self.version = arguments[2:], algorithm, stream, settings.version
-        self.current, self.device = cuda.get_current_stream(), cuda.runtime.getDevice()
-        self.bound = bound
-
-    def fits(self, arguments: tuple[Any, ...], algorithm: str | None, stream: Any, cuda: Any) -> bool:
-        """Tell whether this call is asked for again; what is hard to compare is taken for another one."""
-        return (
-            self.first() is arguments[0]
-            and self.second() is arguments[1]
-            and self.algorithm == algorithm
-            and self.given is stream
-            and self.current is cuda.get_current_stream()
-            and self.rest == arguments[2:]
-            and self.version == settings.version
-            and self.bound.alive
-            and self.device == cuda.runtime.getDevice()
-        )
+#: method, and the identity of its first two arguments
+Key = tuple[str, int, int]
+#: makes a call of these arguments, algorithm and stream again; false if it is another one, or not its turn
+Again = Callable[[tuple[Any, ...], str | None, Any], bool]
 
 
 class HotCalls:
-    """The hot calls of one communicator, by method and identity of the buffers."""
+    """The hot calls of one communicator.
+
+    Attributes:
+        calls: by method and identity of the buffers, which live as long as the call is here.
+    """
 
     def __init__(self) -> None:
         """Start empty."""
-        self.calls: dict[tuple[str, int, int], Hot] = {}
-        self.cuda: Any = None  # CuPy's, once there is a call
+        self.calls: dict[Key, Again] = {}
+        self.kept: dict[Key, tuple[Any, ...]] = {}
 
-    def ran(
-        self, channel: Channel, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any
-    ) -> bool:
-        """Make a call if it is hot and nothing else is in flight; tell whether that was so."""
-        if len(arguments) < 2:
-            return False
-        hot = self.calls.get((method, id(arguments[0]), id(arguments[1])))
-        if hot is None or progress.active() or not hot.fits(arguments, algorithm, stream, self.cuda):
-            return False
-        if not channel.usable() or not channel.turn.acquire(blocking=False):
-            return False
-        try:
-            channel.calls += 1
-            hot.bound.run()
-        except BaseException as error:
-            channel.spoiled(hot.bound, hot.bound.reached, error)
-            raise
-        finally:
-            channel.turn.release()
-        return True
-
-    def note(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any, bound: Bound) -> None:
+    def note(
+        self,
+        channel: Channel,
+        method: str,
+        arguments: tuple[Any, ...],
+        algorithm: str | None,
+        stream: Any,
+        bound: Bound,
+    ) -> None:
         """Keep a call that was just made, if it is one that can be hot."""
         cupy = sys.modules.get("cupy")
         if cupy is None or len(arguments) < 2 or bound.requests or any(poll is not None for poll in bound.polls):
@@ -94,10 +62,54 @@ class HotCalls:
             return
         if len(self.calls) >= MOST:
             self.calls.clear()
-        self.cuda = cupy.cuda
-        self.calls[method, id(buffers[0]), id(buffers[1])] = Hot(arguments, algorithm, stream, bound)
+            self.kept.clear()
+        key = method, id(buffers[0]), id(buffers[1])
+        self.kept[key] = tuple(self._watched(b, key) if type(b) is cupy.ndarray else b for b in buffers)
+        self.calls[key] = _again(channel, arguments[2:], algorithm, stream, bound, cupy.cuda)
+
+    def _watched(self, array: Any, key: Key) -> weakref.ref[Any]:
+        """Return a reference that drops the call when the array goes: another one may then have its identity."""
+
+        def gone(_: object) -> None:
+            self.calls.pop(key, None)
+            self.kept.pop(key, None)
+
+        return weakref.ref(array, gone)
 
 
-def _reference(buffer: Any) -> Callable[[], Any]:
-    """Return a call that gives the buffer, as long as it lives; None, numbers and MPI.IN_PLACE always do."""
-    return weakref.ref(buffer) if hasattr(buffer, "data") and hasattr(buffer, "dtype") else lambda: buffer
+def _again(
+    channel: Channel, rest: tuple[Any, ...], algorithm: str | None, stream: Any, bound: Bound, cuda: Any
+) -> Again:
+    """Return what makes a call again; everything that it looks at is at hand, for each look-up takes time."""
+    assigned, scope, scope_of_now = settings.assigned, settings.scope(), settings.scope
+    stream_of_now, device_of_now = cuda.get_current_stream, cuda.runtime.getDevice
+    current, device = stream_of_now(), device_of_now()
+    turn, usable, in_flight = channel.turn, channel.usable, progress.in_flight
+    launch = bound.calls[0] if len(bound.calls) == 1 else bound.run
+
+    def again(arguments: tuple[Any, ...], wanted: str | None, given: Any) -> bool:
+        if (
+            arguments[2:] != rest
+            or wanted != algorithm
+            or given is not stream
+            or stream_of_now() is not current
+            or device_of_now() != device
+            or scope_of_now() is not scope
+            or settings.assigned != assigned
+            or in_flight
+            or not bound.alive
+            or not usable()
+            or not turn.acquire(False)  # by position: a keyword would take as long as all the rest
+        ):
+            return False
+        try:
+            channel.calls += 1
+            launch()
+        except BaseException as error:
+            channel.spoiled(bound, bound.reached, error)
+            raise
+        finally:
+            turn.release()
+        return True
+
+    return again

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 PAUSE = 20e-6
 
 _lock = threading.RLock()
-_active: list[Operation] = []
+#: the operations in flight; always the same list
+in_flight: list[Operation] = []
 
 
 class Operation:
@@ -54,7 +55,7 @@ class Operation:
         self.done = False
         self.error: BaseException | None = None
         with _lock:
-            _active.append(self)
+            in_flight.append(self)
             self._advance()
         if settings.progress == "thread" and not self.done:
             _Helper.wake()
@@ -108,14 +109,14 @@ class Operation:
         name = self.bound.name.format(self.number)
         error = self.channel.stalled(f"{name}: rank {self.channel.rank}, {what} for {limit:g} s")
         with _lock:
-            for operation in [o for o in _active if o.channel is self.channel]:
+            for operation in [o for o in in_flight if o.channel is self.channel]:
                 operation.error = None if operation is self else error
                 operation._end(failed=True)
         raise error
 
     def _end(self, failed: bool = False) -> None:
-        if self in _active:
-            _active.remove(self)
+        if self in in_flight:
+            in_flight.remove(self)
         self.done = True
         finish, self.keep, self.finish = self.finish, None, None
         if finish is not None and not failed:
@@ -143,7 +144,7 @@ class _Helper(threading.Thread):
         """Advance all operations, and sleep while there are none."""
         while True:
             self.work.wait()
-            while _active:
+            while in_flight:
                 advance_all()
                 time.sleep(PAUSE)
             self.work.clear()
@@ -152,7 +153,7 @@ class _Helper(threading.Thread):
 def advance_all() -> None:
     """Advance all operations in flight."""
     with _lock:
-        for operation in tuple(_active):
+        for operation in tuple(in_flight):
             operation._advance()
 
 
@@ -175,15 +176,12 @@ def wait_for(done: Callable[[], bool], operations: list[Operation]) -> None:
             limited[0]._stall(limit)
 
 
-def active() -> int:
-    """Return how many operations are in flight."""
-    return len(_active)
 
 
 def drain(seconds: float) -> None:
     """Go on for so long, or until nothing is in flight: for the end of a program."""
     end = time.monotonic() + seconds
-    while _active and time.monotonic() < end:
+    while in_flight and time.monotonic() < end:
         advance_all()
         os.sched_yield()
 
@@ -194,8 +192,8 @@ def run(bound: Bound, channel: Channel) -> None:
     A program that only launches ends on the device.  Its end is awaited where messages are in flight: the
     caller may wait for the device next, and nobody would advance what other ranks wait for before they launch.
     """
-    if _active or channel.watch is not None:
-        messages = any(o.bind is not None or o.bound.requests for o in _active)
+    if in_flight or channel.watch is not None:
+        messages = any(o.bind is not None or o.bound.requests for o in in_flight)
         Operation(lambda: bound, channel).wait()
         if messages and bound.mark is not None:
             wait_for(bound.mark(), [])

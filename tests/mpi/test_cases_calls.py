@@ -104,7 +104,7 @@ def test_a_request_that_is_dropped(world, memory):
     world.Barrier()
     check(world, Case("Allreduce"))
     end = time.monotonic() + 20
-    while progress.active() and time.monotonic() < end:
+    while progress.in_flight and time.monotonic() < end:
         progress.advance_all()
     assert memory.to_host(y).tolist() == [SIZE] * 5
 

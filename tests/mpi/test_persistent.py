@@ -255,7 +255,7 @@ def test_free_of_an_active_one(world):
     request.Start()
     request.Free()
     assert (y == SIZE).all()
-    assert progress.active() == 0
+    assert not progress.in_flight
 
 
 def test_many_are_made_and_freed(world):
@@ -389,7 +389,7 @@ def test_a_dropped_active_request_warns_and_completes(world):
     if last:
         request.Start()
         request.Wait()
-    while progress.active():  # any waiting call does this
+    while progress.in_flight:  # any waiting call does this
         progress.advance_all()
     MPI.COMM_WORLD.Barrier()
     assert (y == SIZE).all()

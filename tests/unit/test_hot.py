@@ -3,12 +3,14 @@
 import gc
 import sys
 import threading
+import weakref
 from types import SimpleNamespace
 
 import pytest
 from mpi4py import MPI
 
 import mpicoll
+from mpicoll.runtime import progress
 from mpicoll.runtime.hot import HotCalls
 
 
@@ -23,25 +25,28 @@ class Machine:
     """A communicator's hot calls on a made-up device, and a channel that counts."""
 
     def __init__(self, monkeypatch):
-        self.stream, self.device, self.launched = object(), 0, 0
+        self.stream, self.device, self.launched, self.usable = object(), 0, 0, True
         runtime = SimpleNamespace(getDevice=lambda: self.device)
         cuda = SimpleNamespace(get_current_stream=lambda: self.stream, runtime=runtime)
         monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=Array, cuda=cuda))
         self.turn = threading.Lock()
-        self.channel = SimpleNamespace(calls=0, turn=self.turn, usable=lambda: True, spoiled=lambda *_: None)
+        self.channel = SimpleNamespace(calls=0, turn=self.turn, usable=lambda: self.usable, spoiled=lambda *_: None)
         self.hot = HotCalls()
 
     def bound(self, **changed):
-        return SimpleNamespace(**{"alive": True, "run": self.launch, "polls": [None], "requests": []} | changed)
+        found = {"alive": True, "calls": [self.launch], "polls": [None], "requests": [], "reached": 0} | changed
+        self.last = SimpleNamespace(run=lambda: [call() for call in found["calls"]], **found)
+        return self.last
 
     def launch(self):
         self.launched += 1
 
     def note(self, arguments, algorithm=None, stream=None, **changed):
-        self.hot.note("Allreduce", arguments, algorithm, stream, self.bound(**changed))
+        self.hot.note(self.channel, "Allreduce", arguments, algorithm, stream, self.bound(**changed))
 
     def ran(self, arguments, algorithm=None, stream=None, method="Allreduce"):
-        return self.hot.ran(self.channel, method, arguments, algorithm, stream)
+        again = self.hot.calls.get((method, *map(id, arguments[:2])))
+        return again is not None and again(arguments, algorithm, stream)
 
 
 @pytest.fixture
@@ -89,14 +94,47 @@ def test_a_changed_setting_makes_it_another_call(machine):
     assert machine.ran((x, y, MPI.SUM))
 
 
-def test_arrays_are_not_kept_alive_and_their_number_is_no_name(machine):
-    x, y = Array(), Array()
-    machine.note((x, y, MPI.SUM))
-    (hot,) = machine.hot.calls.values()
-    del y
+@pytest.mark.parametrize("goes", [0, 1])
+def test_a_call_goes_with_its_arrays_whose_identity_another_one_may_get(machine, goes):
+    arrays = [Array(), Array()]
+    machine.note((*arrays, MPI.SUM))
+    machine.note((arrays[1 - goes], 0))
+    gone = weakref.ref(arrays.pop(goes))
     gc.collect()
-    assert hot.second() is None
-    assert not machine.ran((x, None, MPI.SUM))
+    assert gone() is None
+    assert list(machine.hot.calls) == list(machine.hot.kept) == [("Allreduce", id(arrays[0]), id(0))]
+
+
+def test_a_root_that_is_a_large_number_keeps_its_identity(machine):
+    x, root = Array(), int("1000")
+    machine.note((x, root))
+    (key,) = machine.hot.calls
+    del root
+    assert [int(str(number)) for number in range(1000, 1100) if id(int(str(number))) == key[2]] == []
+    assert not machine.ran((x, int("1000")))
+    assert machine.ran((x, machine.hot.kept[key][1]))
+
+
+def test_a_program_of_several_calls_is_run_as_a_whole(machine):
+    x, y = Array(), Array()
+    machine.note((x, y, MPI.SUM), calls=[machine.launch, machine.launch], polls=[None, None])
+    assert machine.ran((x, y, MPI.SUM))
+    assert machine.launched == 2
+
+
+def test_a_launch_that_raises_spoils_its_program(machine):
+    x, y, spoiled = Array(), Array(), []
+    machine.channel.spoiled = lambda *what: spoiled.append(what)
+
+    def failing():
+        raise RuntimeError("no launch")
+
+    machine.note((x, y, MPI.SUM), calls=[failing])
+    with pytest.raises(RuntimeError, match="no launch"):
+        machine.ran((x, y, MPI.SUM))
+    ((_, position, error),) = spoiled
+    assert (position, str(error)) == (0, "no launch")
+    assert not machine.turn.locked()
 
 
 def test_what_may_change_in_place_or_has_to_wait_is_never_hot(machine):
@@ -115,5 +153,14 @@ def test_a_call_in_progress_or_a_dropped_program_is_left_to_the_long_way(machine
     machine.note((x, y, MPI.SUM))
     with machine.turn:
         assert not machine.ran((x, y, MPI.SUM))
-    next(iter(machine.hot.calls.values())).bound.alive = False
+    progress.in_flight.append(None)
+    try:
+        assert not machine.ran((x, y, MPI.SUM))
+    finally:
+        progress.in_flight.clear()
+    machine.usable = False
+    assert not machine.ran((x, y, MPI.SUM))
+    machine.usable = True
+    assert machine.ran((x, y, MPI.SUM))
+    machine.last.alive = False
     assert not machine.ran((x, y, MPI.SUM))
