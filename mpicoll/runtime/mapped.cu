@@ -266,9 +266,10 @@ __device__ __forceinline__ bool all_have_come(const Args& a, u32 lane, u32 call)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) collective(const __grid_constant__ Args a) {
-  const u32 lane = threadIdx.x & 31, warp = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
+  const u32 lane = threadIdx.x & 31, row = threadIdx.x >> 5, warp = row * gridDim.x + blockIdx.x;
+  const bool herald = blockIdx.x == 0 && row == (blockDim.x >> 5) - 1;  // has no tile if the call is short
   const u64 call = get8(a.control + CALLS) + 1;
-  if (warp == 0) tell_all(a, lane, u32(call));
+  if (herald) tell_all(a, lane, u32(call));
   if (warp < a.slots) {
     Place p;
     p.lane = lane; p.call = call; p.slot = warp; p.wave = 0;
@@ -277,7 +278,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) collective(
       if (!run(a, p)) return;
     }
   }
-  if (warp == 0 && !all_have_come(a, lane, u32(call))) return;
+  if (herald && !all_have_come(a, lane, u32(call))) return;
   __syncthreads();
   if (threadIdx.x == 0) {  // the last block counts the call: by then all have read the number
     if (gridDim.x == 1 || atomicAdd(reinterpret_cast<u32*>(a.control + DONE), 1) == gridDim.x - 1) {

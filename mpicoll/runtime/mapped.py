@@ -134,9 +134,14 @@ def _kernel_call(plan: Plan, operands: Operands, channel: Channel, peers: Peers,
     memory = [layout.cell(*cell, 0, bases)[0] for cell in memory_cells(lowered)]
     tiles = -(-max(counts, default=0) // protocol.tile)
     packed = _packed(memory, counts, _addresses(peers, protocol), _numbers(peers, protocol, tiles, slots))
-    warps = min(max(tiles, 1), slots)
-    grid = min(warps, BLOCKS), math.ceil(warps / BLOCKS) * 32
-    return _launcher(function, packed, grid, stream, peers.order, peers.device, (module, owner))
+    return _launcher(function, packed, _grid(tiles, slots), stream, peers.order, peers.device, (module, owner))
+
+
+def _grid(tiles: int, slots: int) -> tuple[int, int]:
+    """Return blocks and threads of a block: a warp for every tile, if there are so many, and one without."""
+    blocks = min(max(tiles, 1), slots, BLOCKS)
+    rows = math.ceil(min(tiles, slots) / blocks) + 1
+    return blocks, min(rows * 32, THREADS)
 
 
 @lru_cache(maxsize=1024)

@@ -125,8 +125,8 @@ class Ranks:
         addresses = self.mapped._addresses(self.peers[rank], self.protocol)
         numbers = self.mapped._numbers(self.peers[rank], self.protocol, tiles, self.slots)
         packed = self.mapped._packed(memory, lengths, addresses, numbers)
-        warps = max(min(tiles, self.slots), 1)
-        assert self.libraries[rank].run_grid(ctypes.byref(packed), warps, 32) == 0
+        grid = self.mapped._grid(tiles, self.slots)
+        assert self.libraries[rank].run_grid(ctypes.byref(packed), *grid) == 0
 
 
 CASES = [
