@@ -14,12 +14,11 @@ from mpicoll.dispatch.rules import parse_rules
 from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
 from mpicoll.request import PersistentRequest, Request
-from mpicoll.runtime import execute, progress
+from mpicoll.runtime import execute, hot, progress
 from mpicoll.runtime.agreement import Fingerprint, agreed, announced
 from mpicoll.runtime.arrays import device_of_argument
 from mpicoll.runtime.calls import read_call
 from mpicoll.runtime.channel import Channel, channel_of
-from mpicoll.runtime.hot import HotCalls
 from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.recent import Decision, address_of, frozen, state
 from mpicoll.runtime.spec import is_in_place, read_spec
@@ -46,7 +45,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
 
     _rules: str
     _channel: Channel | None
-    _hot: HotCalls
+    _hot: hot.HotCalls
 
     def __new__(cls, comm: MPI.Intracomm = MPI.COMM_WORLD, *, algorithms: str | None = None) -> Communicator:
         if not isinstance(comm, MPI.Comm):
@@ -59,7 +58,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         self._rules = algorithms if algorithms is not None else getattr(comm, "_rules", "")
         parse_rules(self._rules)
         self._channel = None
-        self._hot = HotCalls()
+        self._hot = hot.HotCalls()
         return self
 
     def Get_plan(self, method: str, *arguments: Any, algorithm: str | None = None, **named: Any) -> Plan:
@@ -78,14 +77,10 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         operands = _at_home(operands, channel)
         return execute.plan_for(operands, channel, algorithm, self._rules)
 
-    def _run(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> None:
-        """Do a blocking call of buffers: again in a short way, or decided anew."""
-        again = self._hot.calls.get((method, id(arguments[0]), id(arguments[1])))
-        if again is None or not again(arguments, algorithm, stream):
-            self._run_in_turn(method, arguments, algorithm, stream)
+    _run = hot.run
 
     def _run_in_turn(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> None:
-        """Do a blocking call: the one way from every method to the executor."""
+        """Do a blocking call: the one way to the executor."""
         channel = self._get_channel()
         channel.take_turn()
         try:

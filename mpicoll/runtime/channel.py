@@ -131,18 +131,14 @@ class Channel:
 
     def check(self) -> None:
         """Refuse a communicator on which a call has stalled or raised, a forked one, and any after MPI's end."""
-        if self.broken:
-            raise StalledError(f"this communicator cannot be used after: {self.broken}")
-        if MPI.Is_finalized():
-            raise RuntimeError("MPI was finalized: no call can be made any more")
         if _forked:
             raise RuntimeError(
                 "this process was forked after mpicoll was used; MPI does not survive that: spawn instead"
             )
-
-    def usable(self) -> bool:
-        """Tell whether `check` would say nothing."""
-        return not (self.broken or _forked or MPI.Is_finalized())
+        if self.broken:
+            raise StalledError(f"this communicator cannot be used after: {self.broken}")
+        if MPI.Is_finalized():
+            raise RuntimeError("MPI was finalized: no call can be made any more")
 
     def take_turn(self) -> None:
         """Wait while another thread makes a call on this communicator; refuse one from within a call."""
@@ -221,7 +217,7 @@ class Channel:
         if not self.broken:
             if self.mapped is not None:
                 # a rank that has stalled does not come: the memory stays mapped
-                with suppress(StalledError), override(timeout=self.limit):
+                with suppress(StalledError), override(timeout=settings.timeout or self.limit):
                     self.mapped.close(self.meet)
             self.comm.Free()
             if self.watch:
@@ -259,6 +255,8 @@ def _compare(all_settings: list[dict[str, Any]]) -> None:
 def _note_fork() -> None:
     global _forked
     _forked = True
+    for channel in _live:
+        channel.broken = "a fork"
 
 
 def _close_all() -> None:

@@ -19,25 +19,25 @@ from mpicoll.runtime.recent import MOST
 from mpicoll.settings import settings
 
 if TYPE_CHECKING:
+    from mpicoll.communicator import Communicator
     from mpicoll.runtime.bound import Bound
     from mpicoll.runtime.channel import Channel
 
 #: method, and the identity of its first two arguments
 Key = tuple[str, int, int]
-#: makes a call of these arguments, algorithm and stream again; false if it is another one, or not its turn
-Again = Callable[[tuple[Any, ...], str | None, Any], bool]
 
 
 class HotCalls:
     """The hot calls of one communicator.
 
     Attributes:
-        calls: by method and identity of the buffers, which live as long as the call is here.
+        calls: by method and identity of the buffers, which live as long as the call is here: the other arguments,
+            all else that the call depends on, and what makes it; `run` names them.
     """
 
     def __init__(self) -> None:
         """Start empty."""
-        self.calls: dict[Key, Again] = {}
+        self.calls: dict[Key, tuple[Any, ...]] = {}
         self.kept: dict[Key, tuple[Any, ...]] = {}
 
     def note(
@@ -65,7 +65,11 @@ class HotCalls:
             self.kept.clear()
         key = method, id(buffers[0]), id(buffers[1])
         self.kept[key] = tuple(self._watched(b, key) if type(b) is cupy.ndarray else b for b in buffers)
-        self.calls[key] = _again(channel, arguments[2:], algorithm, stream, bound, cupy.cuda)
+        asked = arguments[2:], algorithm, stream, settings.scope(), settings.assigned
+        stream_of_now, device_of_now = cupy.cuda.get_current_stream, cupy.cuda.runtime.getDevice
+        where = stream_of_now, stream_of_now(), device_of_now, device_of_now()
+        launch = bound.calls[0] if len(bound.calls) == 1 else bound.run
+        self.calls[key] = asked, where, (channel, channel.turn, bound, launch)
 
     def _watched(self, array: Any, key: Key) -> weakref.ref[Any]:
         """Return a reference that drops the call when the array goes: another one may then have its identity."""
@@ -77,39 +81,46 @@ class HotCalls:
         return weakref.ref(array, gone)
 
 
-def _again(
-    channel: Channel, rest: tuple[Any, ...], algorithm: str | None, stream: Any, bound: Bound, cuda: Any
-) -> Again:
-    """Return what makes a call again; everything that it looks at is at hand, for each look-up takes time."""
-    assigned, scope, scope_of_now = settings.assigned, settings.scope(), settings.scope
-    stream_of_now, device_of_now = cuda.get_current_stream, cuda.runtime.getDevice
-    current, device = stream_of_now(), device_of_now()
-    turn, usable, in_flight = channel.turn, channel.usable, progress.in_flight
-    launch = bound.calls[0] if len(bound.calls) == 1 else bound.run
+def run(
+    comm: Communicator,
+    method: str,
+    arguments: tuple[Any, ...],
+    algorithm: str | None,
+    stream: Any,
+    scope_of_now: Callable[[], object] = settings.scope,
+    setting: dict[str, Any] = vars(settings),  # its attributes take ten times as long
+    in_flight: list[Any] = progress.in_flight,
+    is_finalized: Callable[[], bool] = MPI.Is_finalized,
+) -> None:
+    """Do a blocking call of buffers: in the short way if it is hot and nothing is in the way.
 
-    def again(arguments: tuple[Any, ...], wanted: str | None, given: Any) -> bool:
+    One function, in which everything is at hand: each look-up and each call of another one takes time.
+    """
+    known = comm._hot.calls.get((method, id(arguments[0]), id(arguments[1])))
+    if known is not None:
+        asked, where, (channel, turn, bound, launch) = known
+        rest, wanted, given, scope, assigned = asked
+        get_stream, current, get_device, device = where
         if (
-            arguments[2:] != rest
-            or wanted != algorithm
-            or given is not stream
-            or stream_of_now() is not current
-            or device_of_now() != device
-            or scope_of_now() is not scope
-            or settings.assigned != assigned
-            or in_flight
-            or not bound.alive
-            or not usable()
-            or not turn.acquire(False)  # by position: a keyword would take as long as all the rest
+            arguments[2:] == rest
+            and algorithm == wanted
+            and stream is given
+            and scope_of_now() is scope
+            and setting["assigned"] == assigned
+            and get_stream() is current
+            and get_device() == device
+            and not in_flight
+            and bound.alive
+            and not channel.broken
+            and not is_finalized()
+            and not turn.locked()  # by this thread, from within a call; for another one it may wait a moment
         ):
-            return False
-        try:
-            channel.calls += 1
-            launch()
-        except BaseException as error:
-            channel.spoiled(bound, bound.reached, error)
-            raise
-        finally:
-            turn.release()
-        return True
-
-    return again
+            with turn:
+                channel.calls += 1
+                try:
+                    launch()
+                except BaseException as error:
+                    channel.spoiled(bound, bound.reached, error)
+                    raise
+            return
+    comm._run_in_turn(method, arguments, algorithm, stream)
