@@ -11,15 +11,13 @@ import cupy
 import numpy as np
 
 from mpicoll.runtime import kernels
-from mpicoll.runtime.host import apply
+from mpicoll.runtime.host import Call, apply
+from mpicoll.runtime.launch import launcher
 from mpicoll.runtime.layout import Run
 from mpicoll.runtime.ops import Operator
 from mpicoll.runtime.recent import address_of
 
-Call = Callable[[], object]
-
 _runtime = cupy.cuda.runtime
-_launch = cupy.cuda.driver.launchKernel
 #: cudaMemcpyDefault: the driver sees from the addresses which way to copy
 ANY_WAY = 4
 
@@ -105,15 +103,7 @@ class Device:
     def _kernel(self, function: int, module: Any, packed: Any, items: int) -> Call:
         """Return a call that launches a function whose one argument is a packed structure."""
         blocks = max(1, min(-(-items // kernels.THREADS), kernels.MOST_BLOCKS))
-        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(packed))
-        where = ctypes.addressof(pointers)
-        threads, stream, keep = kernels.THREADS, self.stream, (module, packed, pointers)
-
-        def call() -> None:
-            keep  # noqa: B018  (the launch reads memory that these own)
-            _launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, where, 0)
-
-        return call
+        return launcher(function, packed, (blocks, kernels.THREADS), self.stream, self.device, module)
 
 
 def _vector_part(addresses: list[int], count: int, itemsize: int) -> tuple[int, int]:

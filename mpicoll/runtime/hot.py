@@ -88,7 +88,7 @@ def run(
     algorithm: str | None,
     stream: Any,
     scope_of_now: Callable[[], object] = settings.scope,
-    setting: dict[str, Any] = vars(settings),  # its attributes take ten times as long
+    setting: dict[str, Any] = settings.__dict__,  # its attributes take ten times as long
     in_flight: list[Any] = progress.in_flight,
     is_finalized: Callable[[], bool] = MPI.Is_finalized,
 ) -> None:

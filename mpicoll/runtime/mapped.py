@@ -21,19 +21,17 @@ from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.channel import Channel
 from mpicoll.runtime.device import Handover, on_stream
 from mpicoll.runtime.host import Call
+from mpicoll.runtime.launch import launcher
 from mpicoll.runtime.layout import Layout, Shape
 from mpicoll.runtime.mapped_source import BLOCKS, LINES, SLICES, SLOTS, THREADS, Protocol, kernel_source, memory_cells
 from mpicoll.runtime.operands import Operands
-from mpicoll.runtime.peers import MARK, PLACES, TOKEN, Order, Peers
+from mpicoll.runtime.peers import MARK, PLACES, TOKEN, Peers
 from mpicoll.runtime.progress import Operation
 from mpicoll.schedule.ir import Schedule, Send
 from mpicoll.schedule.lower import Lowered, lower
 from mpicoll.settings import format_bytes, settings
 
 _runtime = cupy.cuda.runtime
-_launch = cupy.cuda.driver.launchKernel
-#: CUDA_ERROR_INVALID_CONTEXT
-_INVALID_CONTEXT = 201
 
 #: bytes of the longest block that travels in the protocol `lines`, where the GPUs are linked by NVLink
 LINES_LIMIT = 4 << 20
@@ -134,7 +132,8 @@ def _kernel_call(plan: Plan, operands: Operands, channel: Channel, peers: Peers,
     memory = [layout.cell(*cell, 0, bases)[0] for cell in memory_cells(lowered)]
     tiles = -(-max(counts, default=0) // protocol.tile)
     packed = _packed(memory, counts, _addresses(peers, protocol), _numbers(peers, protocol, tiles, slots))
-    return _launcher(function, packed, _grid(tiles, slots), stream, peers.order, peers.device, (module, owner))
+    grid = _grid(tiles, slots)
+    return launcher(function, packed, grid, stream, peers.device, module, peers.order, owner)
 
 
 def _grid(tiles: int, slots: int) -> tuple[int, int]:
@@ -223,27 +222,3 @@ def _packed(memory: list[int], counts: list[int], addresses: list[int], numbers:
     """Return the kernel's argument: all of it 64-bit numbers, in the order of `Args`."""
     fields = [*(memory or [0]), *(counts or [0]), *addresses, *numbers]
     return ctypes.create_string_buffer(np.array(fields, "u8").tobytes())
-
-
-def _launcher(
-    function: int, packed: Any, grid: tuple[int, int], stream: int, order: Order, device: int, keep: tuple[Any, object]
-) -> Call:
-    """Return a call that launches a function whose one argument is a packed structure, in the order of the calls."""
-    blocks, threads = grid
-    assert threads <= THREADS
-    pointers = (ctypes.c_void_p * 1)(ctypes.addressof(packed))
-    where, kept, owner = ctypes.addressof(pointers), (packed, pointers, keep[0]), keep[1]
-
-    def call() -> None:
-        kept  # noqa: B018  (the launch reads memory that these own)
-        if order.stream != stream:
-            order.switch(stream, owner)
-        try:
-            _launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, where, 0)
-        except cupy.cuda.driver.CUDADriverError as error:
-            if error.status != _INVALID_CONTEXT:
-                raise
-            _runtime.setDevice(device)  # this thread has not used the device before
-            _launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, where, 0)
-
-    return call

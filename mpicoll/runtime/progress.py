@@ -176,8 +176,6 @@ def wait_for(done: Callable[[], bool], operations: list[Operation]) -> None:
             limited[0]._stall(limit)
 
 
-
-
 def drain(seconds: float) -> None:
     """Go on for so long, or until nothing is in flight: for the end of a program."""
     end = time.monotonic() + seconds
