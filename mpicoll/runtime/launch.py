@@ -7,6 +7,7 @@ A graph's launch takes the host half the time of a kernel's, and the kernel star
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -19,6 +20,8 @@ _runtime, _driver = cupy.cuda.runtime, cupy.cuda.driver
 _INVALID_CONTEXT = 201
 #: launches after which a graph is made
 PLAIN = 2
+#: graphs that there are at most, of about 110 KB of device memory each
+MOST = 512
 
 
 class Order(Protocol):
@@ -57,7 +60,8 @@ def launcher(
         owner: keeps the stream alive.
     """
     plain = _plain(function, packed, grid, device, keep)
-    launch, captured, graph, executable, launched = _runtime.graphLaunch, _runtime.streamIsCapturing, None, 0, 0
+    launch, captured = _runtime.graphLaunch, _runtime.streamIsCapturing
+    graph, executable, launched = None, 0, 0
 
     def call() -> None:
         nonlocal graph, executable, launched
@@ -72,7 +76,7 @@ def launcher(
             launched += 1
             if launched == PLAIN:
                 graph = _graph(plain, device)
-                executable = graph.graphExec if graph is not None else 0
+                executable = graph.executable if graph else 0
 
     return call
 
@@ -96,13 +100,26 @@ def _plain(function: int, packed: Any, grid: tuple[int, int], device: int, keep:
     return plain
 
 
-def _graph(launch: Callable[[int], None], device: int) -> Any:
-    """Return the graph of one launch, None where none can be made."""
+class _Graph:
+    """An executable graph, as long as somebody wants it."""
+
+    def __init__(self, graph: Any) -> None:
+        self.graph, self.executable = graph, graph.graphExec
+        _graphs.add(self)
+
+
+_graphs: weakref.WeakSet[_Graph] = weakref.WeakSet()
+
+
+def _graph(launch: Callable[[int], None], device: int) -> _Graph | None:
+    """Return the graph of one launch, None where there are too many or none can be made."""
+    if len(_graphs) >= MOST:
+        return None
     try:
         with cupy.cuda.Device(device):
             stream = cupy.cuda.Stream(non_blocking=True)
             stream.begin_capture()
             launch(stream.ptr)
-            return stream.end_capture()
+            return _Graph(stream.end_capture())
     except _runtime.CUDARuntimeError:
         return None

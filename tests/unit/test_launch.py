@@ -1,0 +1,165 @@
+"""Launches, with stand-ins for CuPy: when a graph takes a kernel's place, and when not."""
+
+import ctypes
+import gc
+import importlib
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+FUNCTION, STREAM, GRID, INVALID_CONTEXT = 77, 5, (3, 64), 201
+
+
+class CudaError(Exception):
+    def __init__(self, status=1):
+        super().__init__(status)
+        self.status = status
+
+
+class Machine:
+    """The parts of CuPy that `runtime/launch.py` uses; `log` has what was done."""
+
+    def __init__(self):
+        self.log, self.capturing, self.graphs, self.fails = [], set(), 0, []
+        machine = self
+
+        class Stream:
+            def __init__(self, non_blocking):
+                self.ptr = 1000 + machine.graphs
+
+            def begin_capture(self):
+                machine.capturing.add(self.ptr)
+
+            def end_capture(self):
+                machine.capturing.remove(self.ptr)
+                machine.graphs += 1
+                return SimpleNamespace(graphExec=machine.graphs)
+
+        class Device:
+            def __init__(self, number):
+                self.number = number
+
+            def __enter__(self):
+                machine.log.append(("device", self.number))
+
+            def __exit__(self, *_):
+                pass
+
+        runtime = SimpleNamespace(
+            graphLaunch=lambda graph, stream: self.log.append(("graph", graph, stream)),
+            streamIsCapturing=lambda stream: stream in self.capturing,
+            setDevice=lambda number: self.log.append(("set", number)),
+            CUDARuntimeError=CudaError,
+        )
+        driver = SimpleNamespace(launchKernel=self.launch, CUDADriverError=CudaError)
+        self.module = ModuleType("cupy")
+        self.module.cuda = SimpleNamespace(runtime=runtime, driver=driver, Stream=Stream, Device=Device)
+
+    def launch(self, *given):
+        function, blocks, _, _, threads, _, _, shared, stream, where, extra = given
+        assert (function, blocks, threads, shared, extra) == (FUNCTION, *GRID, 0, 0)
+        if self.fails:
+            raise self.fails.pop(0)
+        argument = ctypes.c_void_p.from_address(where).value
+        self.log.append(("kernel", stream, ctypes.string_at(argument, 3)))
+
+    def done(self):
+        """What was done since the last time."""
+        done, self.log = self.log, []
+        return done
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    made = Machine()
+    monkeypatch.setitem(sys.modules, "cupy", made.module)
+    monkeypatch.delitem(sys.modules, "mpicoll.runtime.launch", raising=False)
+    yield made
+    sys.modules.pop("mpicoll.runtime.launch", None)
+
+
+def launcher(**changed):
+    launch = importlib.import_module("mpicoll.runtime.launch")
+    packed = ctypes.create_string_buffer(b"abc")
+    return launch, launch.launcher(FUNCTION, packed, GRID, STREAM, 2, object(), **changed)
+
+
+KERNEL = ("kernel", STREAM, b"abc")
+
+
+def test_the_third_launch_is_that_of_a_graph(machine):
+    _, call = launcher()
+    call()
+    assert machine.done() == [KERNEL]
+    call()
+    assert machine.done() == [KERNEL, ("device", 2), ("kernel", 1000, b"abc")]
+    for _ in range(3):
+        call()
+    assert machine.done() == [("graph", 1, STREAM)] * 3
+
+
+def test_what_is_captured_is_the_kernel(machine):
+    _, call = launcher()
+    for _ in range(2):
+        machine.capturing.add(STREAM)
+        for _ in range(5):
+            call()
+        assert machine.done() == [KERNEL] * 5
+        machine.capturing.clear()
+        for _ in range(3):
+            call()
+        assert machine.done()[-1] == ("graph", 1, STREAM)
+
+
+def test_no_graph_where_none_can_be_made(machine):
+    _, call = launcher()
+    call()
+    machine.module.cuda.Stream = lambda non_blocking: (_ for _ in ()).throw(CudaError())
+    machine.done()
+    for _ in range(5):
+        call()
+    assert [one for one in machine.done() if one[0] != "device"] == [KERNEL] * 5
+
+
+def test_graphs_are_counted_while_they_live(machine, monkeypatch):
+    launch, first = launcher()
+    monkeypatch.setattr(launch, "MOST", 1)
+
+    def third(call):
+        for _ in range(3):
+            call()
+        return machine.done()[-1][0]
+
+    assert third(first) == "graph"
+    assert third(launcher()[1]) == "kernel"
+    del first
+    gc.collect()
+    assert third(launcher()[1]) == "graph"
+
+
+def test_a_thread_that_has_not_used_the_device(machine):
+    _, call = launcher()
+    machine.fails = [CudaError(INVALID_CONTEXT)]
+    call()
+    assert machine.done() == [("set", 2), KERNEL]
+    machine.fails = [CudaError(700)]
+    with pytest.raises(CudaError):
+        call()
+
+
+def test_launches_take_their_turn(machine):
+    order = SimpleNamespace(stream=4)
+
+    def switch(stream, owner):
+        order.stream = stream
+        machine.log.append(("switch", stream, owner))
+
+    order.switch = switch
+    _, call = launcher(order=order, owner="owner")
+    call()
+    call()
+    assert machine.done()[:3] == [("switch", STREAM, "owner"), KERNEL, KERNEL]
+    order.stream = 6
+    call()
+    assert machine.done() == [("switch", STREAM, "owner"), ("graph", 1, STREAM)]
