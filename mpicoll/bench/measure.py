@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 FIRST = 3
 #: timed calls at most, where their number is not given
 MOST = 200
+#: seconds that a measurement gets at least, however long it took to prepare
+GRACE = 0.1
 #: blocks into which the timed calls are divided where several calls are timed in turn
 ROUNDS = 5
 
@@ -50,6 +52,12 @@ class Budget:
         """Tell whether the share is spent before the first call is timed."""
         return bool(self.world.bcast(self.now() >= self.until, root=0))
 
+    def grace(self, seconds: float) -> bool:
+        """Tell whether so many seconds are little enough to be given beyond the share, and give them."""
+        given = bool(self.world.bcast(seconds <= GRACE, root=0))
+        self.until = max(self.until, self.now() + GRACE) if given else self.until
+        return given
+
     def calls(self, seconds: float) -> int:
         """Return how many more calls, of so many seconds each with all about them, fit into the share."""
         fit = (self.until - self.now()) / max(seconds, 1e-9)
@@ -66,10 +74,14 @@ def measure(
         clock: takes the times.
         budget: says how many, where that is not given.
         iterations: number of timed calls of each, None leaves it to the budget.
-        warmup: calls before them; left out where the budget is behind, which then allows one timed call.
+        warmup: calls before them; left out where the budget is behind and calls take long, which then allows
+            one timed call.
     """
     if iterations is None and budget.late():
-        return _in_turn(calls, clock, 1)
+        start = budget.now()
+        once = _in_turn(calls, clock, 1)
+        if not budget.grace((budget.now() - start) * (warmup + FIRST)):
+            return once
     for call in calls:
         for _ in range(warmup):
             call()

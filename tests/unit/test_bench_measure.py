@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mpicoll.bench.cases import CALLS, make_case
-from mpicoll.bench.measure import FIRST, MOST, Budget, Statistics, measure
+from mpicoll.bench.measure import FIRST, GRACE, MOST, Budget, Statistics, measure
 from mpicoll.bench.progress import Progress, on_terminal
 from mpicoll.bench.report import COMPLAINTS, SCHEMA, Measurement, Report
 from mpicoll.bench.subject import Way
@@ -21,15 +21,15 @@ class Alone:
 
 
 class Clock:
-    """Calls take a second each, all about them two."""
+    """Calls take a second each, all about them two; or so many times less."""
 
-    def __init__(self):
-        self.now, self.taken = 0.0, []
+    def __init__(self, scale=1.0):
+        self.now, self.taken, self.scale = 0.0, [], scale
 
     def take(self, call, calls):
         for _ in range(calls):
             call()
-        self.now += 2.0 * calls
+        self.now += 2.0 * calls * self.scale
         self.taken.append(calls)
         return np.ones(calls)
 
@@ -55,6 +55,18 @@ def test_a_spent_budget_still_gives_a_call():
     numbers, calls, _ = timed(0, 4, warmup=2)
     assert numbers == [1] * 4
     assert calls == 4
+
+
+def test_a_spent_budget_gives_many_calls_if_they_are_short():
+    """What was slow was the preparation, and a cold call is no measurement."""
+    clock, calls = Clock(1e-4), []
+    budget = Budget(Alone(), 0, 1, lambda: clock.now)
+    budget.begin()
+    (found,) = measure([lambda: calls.append(1)], clock, budget, iterations=None, warmup=5)
+    assert found.size == MOST
+    assert clock.taken == [1, FIRST, MOST - FIRST]
+    assert len(calls) == 1 + 5 + MOST
+    assert clock.now < 2 * GRACE
 
 
 def test_a_small_budget_gives_a_few_calls():
