@@ -99,7 +99,7 @@ def _take(call: Callable[[], object], bench: Bench, iterations: int) -> NDArray[
     """Return this rank's seconds of each repetition, by kind and in all."""
     times = np.empty((iterations, len(KINDS) + 1))
     watch, now, synchronize = Stopwatch(), time.perf_counter, bench.memory.synchronize
-    with running(watch.run):
+    with running(watch.run, bench.subject.comm):
         for row in times:
             watch.reset()
             synchronize()

@@ -19,6 +19,7 @@ from mpicoll.runtime import execute
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.calls import read_call
 from mpicoll.runtime.channel import channel_of
+from mpicoll.runtime.hot import HotCalls
 from mpicoll.runtime.layout import Layout, Shape
 from mpicoll.runtime.operands import Operands
 from mpicoll.schedule.program import Program, Start, Wait
@@ -53,22 +54,25 @@ class Inside:
 
 
 @contextmanager
-def running(run: Callable[[Bound], None]) -> Iterator[None]:
-    """Let blocking calls run their programs by this function.
+def running(run: Callable[[Bound], None], comm: Communicator) -> Iterator[None]:
+    """Let a communicator's blocking calls run their programs by this function.
 
     It stands in for the method, not for one program's instructions, since a call whose arguments are packed
     binds a new program each time.  Calls with a time limit go another way, past it.
     """
-    right = Bound.run
+    right, shortest = Bound.run, HotCalls.shortest
 
     def instead(self: Bound) -> None:
         run(self)
 
     Bound.run = instead  # type: ignore[method-assign]
+    HotCalls.shortest = staticmethod(lambda bound: bound.run)  # type: ignore[method-assign]
+    comm._hot.clear()
     try:
         yield
     finally:
-        Bound.run = right  # type: ignore[method-assign]
+        Bound.run, HotCalls.shortest = right, staticmethod(shortest)  # type: ignore[method-assign]
+        comm._hot.clear()
 
 
 def nothing(bound: Bound) -> None:

@@ -119,7 +119,7 @@ def rows(bench: Bench, jobs: list[Job]) -> Iterator[Overhead]:
         seconds = measure(ways, bench.clock, bench.budget, iterations=iterations, warmup=bench.options.warmup)
         by_hand.free()
         request.Free()
-        with running(nothing):
+        with running(nothing, comm):
             per_call = max(bench.world.allgather(_alone(blocking)))
         messages = max(bench.world.allgather(len(inside.bound.requests)))
         call, hand, nonblocking, persistent = map(_median, seconds)

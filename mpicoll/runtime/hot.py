@@ -61,15 +61,23 @@ class HotCalls:
         if not arrays or len(arrays) != len(others) or any(a.device.id != arrays[0].device.id for a in arrays):
             return
         if len(self.calls) >= MOST:
-            self.calls.clear()
-            self.kept.clear()
+            self.clear()
         key = method, id(buffers[0]), id(buffers[1])
         self.kept[key] = tuple(self._watched(b, key) if type(b) is cupy.ndarray else b for b in buffers)
         asked = arguments[2:], algorithm, stream, settings.scope(), settings.assigned
         stream_of_now, device_of_now = cupy.cuda.get_current_stream, cupy.cuda.runtime.getDevice
         where = stream_of_now, stream_of_now(), device_of_now, device_of_now()
-        launch = bound.calls[0] if len(bound.calls) == 1 else bound.run
-        self.calls[key] = asked, where, (channel, channel.turn, bound, launch)
+        self.calls[key] = asked, where, (channel, channel.turn, bound, self.shortest(bound))
+
+    def clear(self) -> None:
+        """Forget all calls."""
+        self.calls.clear()
+        self.kept.clear()
+
+    @staticmethod
+    def shortest(bound: Bound) -> Callable[[], object]:
+        """Return the shortest way to run a program."""
+        return bound.calls[0] if len(bound.calls) == 1 else bound.run
 
     def _watched(self, array: Any, key: Key) -> weakref.ref[Any]:
         """Return a reference that drops the call when the array goes: another one may then have its identity."""

@@ -62,7 +62,7 @@ def test_a_program_without_messages_has_kinds_too():
 def test_a_watched_call_is_right_and_its_times_are_taken(comm):
     trial, call, found = inside(comm, "allreduce", "ring")
     watch = Stopwatch()
-    with running(watch.run):
+    with running(watch.run, comm):
         trial.load(1)
         call()
     assert trial.wrong() == (0, "")
@@ -77,7 +77,7 @@ def test_a_watched_call_is_right_and_its_times_are_taken(comm):
 def test_a_call_without_its_program_does_nothing(comm):
     trial, call, _ = inside(comm, "allreduce", None)
     trial.load(1)
-    with running(nothing):
+    with running(nothing, comm):
         call()
     assert trial.wrong()[0] > 0
     call()

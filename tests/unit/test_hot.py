@@ -10,7 +10,9 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
+from mpicoll.bench.inside import running
 from mpicoll.runtime import progress
+from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.hot import HotCalls, run
 
 
@@ -169,3 +171,19 @@ def test_a_call_in_progress_or_a_dropped_program_is_left_to_the_long_way(machine
     assert machine.ran((x, y, MPI.SUM))
     machine.last.alive = False
     assert not machine.ran((x, y, MPI.SUM))
+
+
+def test_the_benchmark_sees_what_is_run(machine):
+    x, y, seen, bound = Array(), Array(), [], Bound()
+    bound.add(machine.launch)
+    asked = "Allreduce", (x, y, MPI.SUM), None, None, bound
+    machine.hot.note(machine.channel, *asked)
+    with running(seen.append, machine.comm):
+        assert not machine.ran((x, y, MPI.SUM))
+        machine.hot.note(machine.channel, *asked)
+        assert machine.ran((x, y, MPI.SUM))
+    assert seen == [bound]
+    assert machine.launched == 0
+    machine.hot.note(machine.channel, *asked)
+    assert machine.ran((x, y, MPI.SUM))
+    assert (len(seen), machine.launched) == (1, 1)
