@@ -1,0 +1,48 @@
+"""Makes a Markdown table of what the packaged choices come to in a run in which all algorithms were timed.
+
+    python bench/choices_table.py bench/results/2026-11-28-algorithms-4xH200.json --ranks 4
+
+The run is a list of {"collective", "nbytes", "nccl": [us, ...], "ours": {"algorithm@path": [us, ...]}}, the first
+number synchronised after each call.  A cell is t(NCCL) / t(the choice of today's table), and the algorithm.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from table import table, target
+
+from mpicoll.dispatch.select import Facts, select
+
+
+def chosen(row, ranks):
+    """The packaged choice for a row's call, as the run names it."""
+    facts = Facts(row["collective"], ranks, row["nbytes"], "device", paths=("mapped", "direct", "staged"))
+    choice, _ = select(facts, "", "", "", "")
+    return f"{choice.algorithm}@{choice.path}"
+
+
+def cell(row, ranks):
+    name = chosen(row, ranks)
+    if name not in row["ours"]:
+        return f"({name})"
+    text = f"{row['nccl'][0] / row['ours'][name][0]:.2f}"
+    short = name.removesuffix("@mapped")
+    below = float(text) < target(row["collective"], row["nbytes"], ranks)
+    return f"*{text}* {short}" if below else f"{text} {short}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--ranks", type=int, required=True)
+    options = parser.parse_args()
+    rows = json.loads(options.run.read_text(encoding="utf-8"))
+    cells = {(row["collective"], row["nbytes"]): cell(row, options.ranks) for row in rows}
+    names = list(dict.fromkeys(name for name, _ in cells))
+    sizes = sorted({nbytes for _, nbytes in cells})
+    print(table(sizes, [(name, [cells.get((name, n), "-") for n in sizes]) for name in names]))
+
+
+if __name__ == "__main__":
+    main()
