@@ -121,5 +121,5 @@ def _graph(launch: Callable[[int], None], device: int) -> _Graph | None:
             stream.begin_capture()
             launch(stream.ptr)
             return _Graph(stream.end_capture())
-    except _runtime.CUDARuntimeError:
+    except (_runtime.CUDARuntimeError, _driver.CUDADriverError):  # such as beside a capture in another thread
         return None

@@ -17,6 +17,14 @@ class CudaError(Exception):
         self.status = status
 
 
+class DriverError(CudaError):
+    pass
+
+
+class ApiError(CudaError):
+    pass
+
+
 class Machine:
     """The parts of CuPy that `runtime/launch.py` uses; `log` has what was done."""
 
@@ -50,9 +58,9 @@ class Machine:
             graphLaunch=lambda graph, stream: self.log.append(("graph", graph, stream)),
             streamIsCapturing=lambda stream: stream in self.capturing,
             setDevice=lambda number: self.log.append(("set", number)),
-            CUDARuntimeError=CudaError,
+            CUDARuntimeError=ApiError,
         )
-        driver = SimpleNamespace(launchKernel=self.launch, CUDADriverError=CudaError)
+        driver = SimpleNamespace(launchKernel=self.launch, CUDADriverError=DriverError)
         self.module = ModuleType("cupy")
         self.module.cuda = SimpleNamespace(runtime=runtime, driver=driver, Stream=Stream, Device=Device)
 
@@ -112,10 +120,11 @@ def test_what_is_captured_is_the_kernel(machine):
         assert machine.done()[-1] == ("graph", 1, STREAM)
 
 
-def test_no_graph_where_none_can_be_made(machine):
+@pytest.mark.parametrize("error", [ApiError, DriverError])
+def test_no_graph_where_none_can_be_made(machine, error):
     _, call = launcher()
     call()
-    machine.module.cuda.Stream = lambda non_blocking: (_ for _ in ()).throw(CudaError())
+    machine.module.cuda.Stream = lambda non_blocking: (_ for _ in ()).throw(error())
     machine.done()
     for _ in range(5):
         call()
@@ -140,11 +149,11 @@ def test_graphs_are_counted_while_they_live(machine, monkeypatch):
 
 def test_a_thread_that_has_not_used_the_device(machine):
     _, call = launcher()
-    machine.fails = [CudaError(INVALID_CONTEXT)]
+    machine.fails = [DriverError(INVALID_CONTEXT)]
     call()
     assert machine.done() == [("set", 2), KERNEL]
-    machine.fails = [CudaError(700)]
-    with pytest.raises(CudaError):
+    machine.fails = [DriverError(700)]
+    with pytest.raises(DriverError):
         call()
 
 
