@@ -9,30 +9,15 @@ maximum over ranks, the median of several rounds.
 
 import argparse
 import json
-import time
 
-from sweep_algorithms import NAMES, WORLD, Sweep
+from sweep_algorithms import NAMES, Sweep
 
 from mpicoll.settings import format_bytes
 
 SIZES = [8, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22, 1 << 24, 1 << 26]
-ROUNDS = 5
 
 
 class BackToBack(Sweep):
-    def streamed(self, call, calls):
-        """Microseconds of a call among many that nobody waits for in between."""
-        rounds = []
-        for _ in range(ROUNDS):
-            self.stream.synchronize()
-            WORLD.Barrier()
-            start = time.perf_counter()
-            for _ in range(calls):
-                call()
-            self.stream.synchronize()
-            rounds.append(max(WORLD.allgather((time.perf_counter() - start) / calls)) * 1e6)
-        return sorted(rounds)[ROUNDS // 2]
-
     def replayed(self, call, calls):
         """Microseconds of a call among many in one graph."""
         call()

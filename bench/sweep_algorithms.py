@@ -2,8 +2,10 @@
 
     NCCL_NVLS_ENABLE=0 MPICOLL_SCRATCH_LIMIT=4G mpirun -n 4 python bench/sweep_algorithms.py --json sweep.json
 
-float32, sizes from 8 B to 1 GiB; the median over iterations of the maximum over ranks, with the
-stream synchronised before start and stop.  One GPU a rank, as NCCL demands.
+float32, sizes from 8 B to 1 GiB; two numbers of microseconds each: the median over iterations of the
+maximum over ranks, with the stream synchronised before start and stop; and many calls that nobody waits
+for in between, divided by their number.  One GPU a rank, as NCCL demands.  With --uncut algorithms are not
+cut into segments; `bench/choices_table.py` makes a table of such a run.
 """
 
 import argparse
@@ -24,17 +26,21 @@ from mpicoll.runtime.environment import local_rank
 plans = importlib.import_module("mpicoll.dispatch.plan")
 WORLD = MPI.COMM_WORLD
 F, SUM = nccl.NCCL_FLOAT32, nccl.NCCL_SUM
+ROUNDS = 5
 SIZES = [8, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28, 1 << 30]
 NAMES = ["allreduce", "bcast", "reduce", "allgather", "reduce_scatter", "alltoall", "gather", "scatter"]
 
 
 class Sweep:
-    def __init__(self):
+    def __init__(self, paths=(), uncut=False):
+        self.paths, self.uncut = paths, uncut
         cp.cuda.Device(local_rank() % cp.cuda.runtime.getDeviceCount()).use()
         self.stream = cp.cuda.Stream(non_blocking=True)
         self.stream.use()
         self.comm = mpicoll.Communicator(WORLD)
-        self.comm.Barrier()
+        self.comm.Allreduce(cp.ones(1), cp.ones(1))  # maps the peers' memory
+        if self.comm._get_channel().mapped is None:
+            self.paths = [path for path in paths if path != "mapped"]
         self.rank, self.size = WORLD.rank, WORLD.size
         uid = WORLD.bcast(nccl.get_unique_id() if self.rank == 0 else None)
         self.nccl = nccl.NcclCommunicator(self.size, uid, self.rank)
@@ -53,6 +59,19 @@ class Sweep:
         slowest = np.empty_like(times)
         WORLD.Allreduce(times, slowest, MPI.MAX)
         return float(np.median(slowest)) * 1e6
+
+    def streamed(self, call, calls):
+        """Microseconds of a call among many that nobody waits for in between."""
+        rounds = []
+        for _ in range(ROUNDS):
+            self.stream.synchronize()
+            WORLD.Barrier()
+            start = time.perf_counter()
+            for _ in range(calls):
+                call()
+            self.stream.synchronize()
+            rounds.append(max(WORLD.allgather((time.perf_counter() - start) / calls)) * 1e6)
+        return sorted(rounds)[ROUNDS // 2]
 
     def calls(self, name, nbytes):
         """Ours (of an algorithm) and NCCL's."""
@@ -112,27 +131,41 @@ class Sweep:
     def choices(self, name, nbytes):
         """Algorithm, segments and lanes that are worth a try."""
         cards = registry.usable(name, self.size)
+        for path in self.paths:
+            if self.uncut or path == "mapped":
+                yield from ((f"{card.name}@{path}", 4) for card in cards)
+            elif path == "direct":
+                yield from self.cut(cards, nbytes)
+            elif nbytes <= 1 << 18:
+                yield from ((f"{card.name}/1@{path}", 4) for card in cards)
+
+    def cut(self, cards, nbytes):
+        """Algorithms by messages, cut into segments, without those that the cost model rules out."""
         predicted = {a.name: MODELS["direct"].seconds(a.cost, self.size, nbytes, 8) for a in cards}
-        best = min(predicted.values())
         for card in cards:
-            if nbytes >= 1 << 20 and predicted[card.name] > 2.5 * best:
+            if nbytes >= 1 << 20 and predicted[card.name] > 2.5 * min(predicted.values()):
                 continue
             for segments in _segments(nbytes):
                 for lanes in (4,) if nbytes < 1 << 24 else (2, 4, 8):
                     if lanes == 4 or lanes <= segments:
                         yield f"{card.name}/{segments}@direct", lanes
-            if nbytes <= 1 << 18:
-                yield f"{card.name}/1@staged", 4
 
     def cell(self, name, nbytes):
         ours, theirs = self.calls(name, nbytes)
         iterations = 30 if nbytes <= 1 << 20 else 12 if nbytes <= 1 << 24 else 6
-        row = {"collective": name, "nbytes": nbytes, "nccl": self.median(theirs, iterations), "ours": {}}
+        many = 40 if nbytes <= 1 << 22 else 6
+        row = {"collective": name, "nbytes": nbytes, "ours": {}}
+        row["nccl"] = [self.median(theirs, iterations), self.streamed(theirs, many)]
         for choice, lanes in self.choices(name, nbytes):
             plans.LANES = lanes
             plans._planned.cache_clear()
             self.comm._get_channel().recent.calls.clear()
-            row["ours"][f"{choice}+{lanes}"] = self.median(lambda choice=choice: ours(choice), iterations, 2)
+
+            def call(choice=choice):
+                ours(choice)
+
+            key = choice if self.uncut else f"{choice}+{lanes}"
+            row["ours"][key] = [self.median(call, iterations, 2), self.streamed(call, many)]
         return row
 
 
@@ -146,17 +179,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", required=True)
     parser.add_argument("--max", type=int, default=1 << 30)
+    parser.add_argument("--only", default=",".join(NAMES))
+    parser.add_argument("--paths", default="mapped,direct,staged")
+    parser.add_argument("--uncut", action="store_true")
     options = parser.parse_args()
-    sweep, rows = Sweep(), []
+    sweep, rows = Sweep(options.paths.split(","), options.uncut), []
     for nbytes in (n for n in SIZES if n <= options.max):
-        for name in NAMES:
+        for name in options.only.split(","):
             rows.append(sweep.cell(name, nbytes))
             if sweep.rank == 0:
                 row = rows[-1]
-                best = min(row["ours"], key=row["ours"].get)
-                took = row["ours"][best]
-                ratio = row["nccl"] / took
-                print(f"{name:15}{nbytes:>11}  NCCL {row['nccl']:9.1f}  x{ratio:.2f}  {best} {took:.1f}", flush=True)
+                best = min(row["ours"], key=lambda choice: row["ours"][choice][0])
+                took, nccl = row["ours"][best][0], row["nccl"][0]
+                print(f"{name:15}{nbytes:>11}  NCCL {nccl:9.1f}  x{nccl / took:.2f}  {best} {took:.1f}", flush=True)
     if sweep.rank == 0:
         with open(options.json, "w") as file:  # noqa: PTH123
             json.dump(rows, file)
