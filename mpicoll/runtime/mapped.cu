@@ -202,9 +202,11 @@ __device__ __forceinline__ bool get(
 #endif
 }
 
-// Credit: the slots of a wave are free again, where no message of the peer says so.
+// Credit: the slots of a wave are free again, where no message of the peer says so.  The wave after the next
+// waits for it; without such a wave none is given, for a release takes about a microsecond.
 
-__device__ __forceinline__ void give_credit(u64 to, const Place& p) {
+__device__ __forceinline__ void give_credit(u64 to, const Args& a, const Place& p) {
+  if (p.tile + 2 * a.slots >= a.tiles) return;
   __syncwarp();
   if (p.lane == 0) release(to + p.slot * 8, mark(p.call, p.wave));  // behind what all lanes have read
 }

@@ -134,7 +134,7 @@ class _Body:
                 goes_on = " || ".join(f"reaches(p, 0, {self._bytes(cell)})" for cell in cells)
                 return [f"if (({goes_on}) && !await_credit(a.credit_in[{peer}], a, p, {peer})) return false;"]
             case Credit(peer):
-                return [f"give_credit(a.credit_out[{peer}], p);"]
+                return [f"give_credit(a.credit_out[{peer}], a, p);"]
         raise AssertionError(one)
 
     def _bytes(self, cell: Cell) -> str:

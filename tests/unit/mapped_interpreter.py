@@ -175,9 +175,11 @@ class _Tile:
                 yield from self._get(one)
             case Await(peer):
                 yield from self._await(one, peer)
-            case Credit(peer):
+            case Credit(peer) if self.tile + 2 * self.call.slots < self.call.tiles(self.rank.number):
                 yield True
                 self.rank.inboxes.write("credit", (peer, self.rank.number, self.slot), self._mark(self.wave))
+            case Credit():
+                pass  # no later wave of this call waits for it
             case _:
                 self._own(one)
 
