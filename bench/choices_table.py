@@ -16,10 +16,11 @@ from mpicoll.dispatch.select import Facts, select
 
 
 def chosen(row, ranks):
-    """The packaged choice for a row's call, as the run names it."""
+    """The packaged choice for a row's call, as the run names it if it is cut as there."""
     facts = Facts(row["collective"], ranks, row["nbytes"], "device", paths=("mapped", "direct", "staged"))
     choice, _ = select(facts, "", "", "", "")
-    return f"{choice.algorithm}@{choice.path}"
+    cut = "" if choice.segments == 1 else f"/{choice.segments}"
+    return f"{choice.algorithm}{cut}@{choice.path}"
 
 
 def cell(row, ranks):

@@ -4,8 +4,8 @@
 
 float32, sizes from 8 B to 1 GiB; two numbers of microseconds each: the median over iterations of the
 maximum over ranks, with the stream synchronised before start and stop; and many calls that nobody waits
-for in between, divided by their number.  One GPU a rank, as NCCL demands.  With --uncut algorithms are not
-cut into segments; `bench/choices_table.py` makes a table of such a run.
+for in between, divided by their number.  One GPU a rank, as NCCL demands.  With --once every algorithm is timed
+once a path, cut into segments as the cost model says; `bench/choices_table.py` makes a table of such a run.
 """
 
 import argparse
@@ -32,8 +32,8 @@ NAMES = ["allreduce", "bcast", "reduce", "allgather", "reduce_scatter", "alltoal
 
 
 class Sweep:
-    def __init__(self, paths=(), uncut=False):
-        self.paths, self.uncut = paths, uncut
+    def __init__(self, paths=(), once=False):
+        self.paths, self.once = paths, once
         cp.cuda.Device(local_rank() % cp.cuda.runtime.getDeviceCount()).use()
         self.stream = cp.cuda.Stream(non_blocking=True)
         self.stream.use()
@@ -132,7 +132,7 @@ class Sweep:
         """Algorithm, segments and lanes that are worth a try."""
         cards = registry.usable(name, self.size)
         for path in self.paths:
-            if self.uncut or path == "mapped":
+            if self.once or path == "mapped":
                 yield from ((f"{card.name}@{path}", 4) for card in cards)
             elif path == "direct":
                 yield from self.cut(cards, nbytes)
@@ -164,7 +164,7 @@ class Sweep:
             def call(choice=choice):
                 ours(choice)
 
-            key = choice if self.uncut else f"{choice}+{lanes}"
+            key = choice if self.once else f"{choice}+{lanes}"
             row["ours"][key] = [self.median(call, iterations, 2), self.streamed(call, many)]
         return row
 
@@ -181,9 +181,9 @@ def main():
     parser.add_argument("--max", type=int, default=1 << 30)
     parser.add_argument("--only", default=",".join(NAMES))
     parser.add_argument("--paths", default="mapped,direct,staged")
-    parser.add_argument("--uncut", action="store_true")
+    parser.add_argument("--once", action="store_true")
     options = parser.parse_args()
-    sweep, rows = Sweep(options.paths.split(","), options.uncut), []
+    sweep, rows = Sweep(options.paths.split(","), options.once), []
     for nbytes in (n for n in SIZES if n <= options.max):
         for name in options.only.split(","):
             rows.append(sweep.cell(name, nbytes))

@@ -1,4 +1,4 @@
-"""The blocking collectives: signatures and documentation; all go through `Communicator._run`.
+"""The blocking collectives: signatures and documentation; all but Barrier go through `Communicator._run`.
 
 In every method, n is a number of elements, p the number of ranks, and dtypes are equal in both
 buffers.  A buffer is an array, or a list of array and count, or (in the v-variants) of array and

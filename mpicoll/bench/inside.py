@@ -60,18 +60,18 @@ def running(run: Callable[[Bound], None], comm: Communicator) -> Iterator[None]:
     It stands in for the method, not for one program's instructions, since a call whose arguments are packed
     binds a new program each time.  Calls with a time limit go another way, past it.
     """
-    right, shortest = Bound.run, HotCalls.shortest
+    right, steps = Bound.run, HotCalls.steps
 
     def instead(self: Bound) -> None:
         run(self)
 
     Bound.run = instead  # type: ignore[method-assign]
-    HotCalls.shortest = staticmethod(lambda bound: bound.run)  # type: ignore[method-assign]
+    HotCalls.steps = staticmethod(lambda bound: [bound.run])  # type: ignore[method-assign]
     comm._hot.clear()
     try:
         yield
     finally:
-        Bound.run, HotCalls.shortest = right, staticmethod(shortest)  # type: ignore[method-assign]
+        Bound.run, HotCalls.steps = right, staticmethod(steps)  # type: ignore[method-assign]
         comm._hot.clear()
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FIRST = 3
 #: timed calls at most, where their number is not given
 MOST = 200
-#: seconds that a measurement gets at least, however long it took to prepare
+#: seconds that a measurement gets if warm-up and the first timed calls fit into them, however long it took to prepare
 GRACE = 0.1
 #: blocks into which the timed calls are divided where several calls are timed in turn
 ROUNDS = 5

@@ -40,6 +40,7 @@ class Bound:
         reached: position of the call that runs, or ran last.
         last_start: position of the last call that starts messages.
         name: call and algorithm, with {} for the call's number.
+        device: number of the device whose streams and events the calls use, -1 for none.
         mark: marks the end of what was launched and returns what tells whether it is reached; None where
             the program itself ends only then.
     """
@@ -53,6 +54,7 @@ class Bound:
     reached: int = 0
     last_start: int = -1
     name: str = ""
+    device: int = -1
     mark: Callable[[], Poll] | None = None
 
     def add(self, *calls: Call | None, poll: Poll | None = None) -> None:

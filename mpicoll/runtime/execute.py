@@ -75,7 +75,7 @@ def program_of(plan: Plan, shape: Shape, aliased: bool) -> Program:
 
 def bind_new(plan: Plan, operands: Operands, channel: Channel, stream: int, slot: Slot) -> Bound:
     """Return the plan bound to the operands' memory; the caller keeps it and frees it."""
-    bound = Bound(name=f"{operands.method} #{{}} {plan.algorithm!r}")
+    bound = Bound(name=f"{operands.method} #{{}} {plan.algorithm!r}", device=operands.device)
     average = _average(plan, operands, channel, stream)
     if plan.path == "mapped":
         from mpicoll.runtime import mapped

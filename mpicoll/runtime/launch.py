@@ -1,4 +1,4 @@
-"""Kernel launches, packed beforehand; one that comes again is launched as a graph of one kernel.
+"""Kernel launches, packed beforehand; those that are a whole call become graphs of one kernel when they come again.
 
 A graph's launch takes the host half the time of a kernel's, and the kernel starts earlier
 (`docs/performance.md`), but it must be made, which takes as long as several launches.
@@ -56,16 +56,18 @@ def launcher(
         stream: address of the stream.
         device: number of the device.
         keep: what must live as long as the call.
-        order: the launch takes its turn there.
+        order: the launch is a call, which takes its turn there; from the third time on it is that of a graph.
         owner: keeps the stream alive.
     """
     plain = _plain(function, packed, grid, device, keep)
+    if order is None:
+        return lambda: plain(stream)
     launch, captured = _runtime.graphLaunch, _runtime.streamIsCapturing
     graph, executable, launched = None, 0, 0
 
     def call() -> None:
         nonlocal graph, executable, launched
-        if order is not None and order.stream != stream:
+        if order.stream != stream:
             order.switch(stream, owner)
         if captured(stream):
             plain(stream)  # what is captured is the kernel itself

@@ -271,6 +271,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) collective(
   const u32 lane = threadIdx.x & 31, row = threadIdx.x >> 5, warp = row * gridDim.x + blockIdx.x;
   const bool herald = blockIdx.x == 0 && row == (blockDim.x >> 5) - 1;  // has no tile if the call is short
   const u64 call = get8(a.control + CALLS) + 1;
+  if (get4(a.control + LEFT)) return;  // one before was given up: what it has sent must stay as it is
   if (herald) tell_all(a, lane, u32(call));
   if (warp < a.slots) {
     Place p;

@@ -152,7 +152,7 @@ def _schedules(collective: str, algorithm: str, size: int, root: int, revision: 
 def _lowered(schedules: tuple[Schedule, ...], rank: int, aliased: bool, even: bool, early: bool) -> Lowered:
     """Return a rank's program.
 
-    Where blocks differ in length one rank may fall silent before another, so credit is always given.
+    Where blocks differ in length one rank may fall silent before another, so all give credit.
     """
     silent = unheard(schedules)
     if not even:

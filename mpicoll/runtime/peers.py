@@ -8,7 +8,7 @@ A piece holds, one after the other:
 
     control   number of calls so far, and what a kernel's blocks tell each other
     tokens    for each rank the number of the last call that it has started
-    credits   for each rank and slot the last wave that it has read
+    credits   for each rank and slot the last wave that it has read, of those that somebody waits for
     flags     for each rank, place and slot the last wave that has come, in the protocol `slices`
     lines     [parity of the call][parity of the wave][source] inboxes of the protocol `lines`
     slices    the same of the protocol `slices`, whose data must never be taken for the others' flags

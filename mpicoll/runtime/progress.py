@@ -192,7 +192,7 @@ def run(bound: Bound, channel: Channel) -> None:
     """
     if in_flight or channel.watch is not None:
         messages = any(o.bind is not None or o.bound.requests for o in in_flight)
-        Operation(lambda: bound, channel).wait()
+        Operation(lambda: bound, channel, device=bound.device).wait()
         if messages and bound.mark is not None:
             wait_for(bound.mark(), [])
         return

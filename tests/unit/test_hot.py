@@ -4,6 +4,7 @@ import gc
 import sys
 import threading
 import weakref
+from contextlib import AbstractContextManager
 from types import SimpleNamespace
 
 import pytest
@@ -11,9 +12,10 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.bench.inside import running
-from mpicoll.runtime import progress
+from mpicoll.runtime import channel, progress
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.hot import HotCalls, run
+from mpicoll.settings import settings
 
 
 class Array:
@@ -99,6 +101,83 @@ def test_a_changed_setting_makes_it_another_call(machine):
     with mpicoll.override(debug=1):
         assert not machine.ran((x, y, MPI.SUM))
     assert machine.ran((x, y, MPI.SUM))
+    settings.debug = settings.debug
+    assert not machine.ran((x, y, MPI.SUM))
+
+
+def test_no_call_after_the_end_of_mpi(machine):
+    x, y = Array(), Array()
+    machine.note((x, y, MPI.SUM))
+    run(machine.comm, "Allreduce", (x, y, MPI.SUM), None, None, is_finalized=lambda: True)
+    assert (machine.left, machine.launched) == (1, 0)
+
+
+def test_no_call_in_a_forked_child(machine, monkeypatch):
+    x, y = Array(), Array()
+    machine.note((x, y, MPI.SUM))
+    monkeypatch.setattr(channel, "_live", [machine.channel])
+    monkeypatch.setattr(channel, "_forked", False)
+    channel._note_fork()
+    assert channel._forked
+    assert not machine.ran((x, y, MPI.SUM))
+
+
+@pytest.mark.parametrize("change", [("last", "alive", False), ("channel", "broken", "a stall")])
+def test_what_another_thread_did_in_its_turn_is_seen(machine, change):
+    """It had the turn between the first look and this thread's turn."""
+    x, y, (where, what, value) = Array(), Array(), change
+
+    class Turn(AbstractContextManager):
+        def locked(self):
+            return False
+
+        def __enter__(self):
+            setattr(getattr(machine, where), what, value)
+
+        def __exit__(self, *_):
+            pass
+
+    machine.channel.turn = Turn()
+    machine.note((x, y, MPI.SUM))
+    assert not machine.ran((x, y, MPI.SUM))
+    assert machine.launched == 0
+
+
+def test_whose_turn_it_is_can_be_seen(machine):
+    """So that a call from within is refused, and does not wait for itself."""
+    x, y, seen = Array(), Array(), []
+    machine.note((x, y, MPI.SUM), calls=[lambda: seen.append(machine.channel.caller)])
+    assert machine.ran((x, y, MPI.SUM))
+    assert (seen, machine.channel.caller) == ([threading.get_ident()], 0)
+
+
+def test_a_freed_program_is_not_kept(machine):
+    x, y, bound = Array(), Array(), Bound()
+
+    def step():
+        pass
+
+    gone = weakref.ref(step)
+    bound.add(step)
+    del step
+    machine.hot.note(machine.channel, "Allreduce", (x, y, MPI.SUM), None, None, bound)
+    bound.free()
+    assert gone() is None
+    assert not machine.ran((x, y, MPI.SUM))
+
+
+def test_hot_calls_go_with_their_communicator(machine):
+    """At once, for there is nothing in a circle."""
+    x, y, hot = Array(), Array(), HotCalls()
+    hot.note(machine.channel, "Allreduce", (x, y, MPI.SUM), None, None, machine.bound())
+    gone = weakref.ref(hot)
+    gc.disable()
+    try:
+        del hot
+        assert gone() is None
+    finally:
+        gc.enable()
+    del x
 
 
 @pytest.mark.parametrize("goes", [0, 1])

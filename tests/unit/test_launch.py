@@ -90,7 +90,8 @@ def machine(monkeypatch):
 def launcher(**changed):
     launch = importlib.import_module("mpicoll.runtime.launch")
     packed = ctypes.create_string_buffer(b"abc")
-    return launch, launch.launcher(FUNCTION, packed, GRID, STREAM, 2, object(), **changed)
+    how = {"order": SimpleNamespace(stream=STREAM)} | changed
+    return launch, launch.launcher(FUNCTION, packed, GRID, STREAM, 2, object(), **how)
 
 
 KERNEL = ("kernel", STREAM, b"abc")
@@ -105,6 +106,13 @@ def test_the_third_launch_is_that_of_a_graph(machine):
     for _ in range(3):
         call()
     assert machine.done() == [("graph", 1, STREAM)] * 3
+
+
+def test_no_graph_of_a_part_of_a_call(machine):
+    _, call = launcher(order=None)
+    for _ in range(5):
+        call()
+    assert machine.done() == [KERNEL] * 5
 
 
 def test_what_is_captured_is_the_kernel(machine):

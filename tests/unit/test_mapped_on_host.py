@@ -23,6 +23,8 @@ HERE = Path(__file__).parent
 SLICES = Protocol("slices", 2)
 #: bytes of a piece, and calls of each kernel
 PIECE, CALLS = 8 << 20, 5
+#: word of the control block that says that a kernel was given up
+LEFT = 3
 #: what the host has instead of PTX
 PTX = {
     "st.volatile.global.v4": "host_put16(to, x, LINES);",
@@ -38,7 +40,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 @pytest.fixture(scope="module")
 def mapped():
     """The module that packs a kernel's argument; it names CuPy, but needs nothing of it for that."""
-    names = ("mpicoll.runtime.mapped", "mpicoll.runtime.peers", "mpicoll.runtime.links", "mpicoll.runtime.device")
+    names = [f"mpicoll.runtime.{name}" for name in ("mapped", "peers", "links", "device", "launch")]
     before = {name: sys.modules.pop(name, None) for name in ("cupy", *names)}
     sys.modules["cupy"] = MagicMock()
     try:
@@ -157,3 +159,18 @@ def test_several_calls_of_several_waves(mapped, tmp_path, name, size, protocol, 
         for found in outputs:
             np.testing.assert_array_equal(found, wanted)
     assert [int(piece[0]) for piece in ranks.pieces] == [first + CALLS] * size
+
+
+def test_a_kernel_behind_one_that_was_given_up_leaves_at_once(mapped, tmp_path):
+    """What that one has sent must stay as it is, and no call is counted any more."""
+    ranks = Ranks(mapped, "allreduce.one_shot", 2, SLICES, 2, tmp_path)
+    x, y = [np.ones(999, "f4") for _ in range(2)], [np.full(999, -1, "f4") for _ in range(2)]
+    ranks.call(x, y, (999,))
+    for piece in ranks.pieces:
+        piece.view("u4")[LEFT] = 1
+    before = [piece.copy() for piece in ranks.pieces]
+    x = [2 * one for one in x]
+    ranks.call(x, y, (999,))
+    assert all((one == 2).all() for one in y)  # the result of the first call
+    for piece, old in zip(ranks.pieces, before, strict=True):
+        np.testing.assert_array_equal(piece, old)

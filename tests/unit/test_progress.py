@@ -1,0 +1,28 @@
+"""What advances programs, and where."""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from mpicoll.runtime import progress
+from mpicoll.runtime.bound import Bound
+
+
+@pytest.mark.parametrize("device", [-1, 3])
+def test_whoever_advances_a_blocking_call_does_so_on_its_device(monkeypatch, device):
+    current, seen = [None], []
+
+    @contextmanager
+    def on_device(number):
+        current.append(number)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(progress, "_current", on_device)
+    channel = SimpleNamespace(calls=1, watch=SimpleNamespace(look=lambda: None), spoiled=None)
+    bound = Bound(device=device)
+    bound.add(lambda: seen.append(current[-1]), poll=lambda: not seen.append(current[-1]))
+    progress.run(bound, channel)
+    assert seen == [device, device]
+    assert not progress.in_flight
