@@ -9,7 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
-from table import K, M, into, table
+from table import K, M, marked, of_size, put, table
 
 #: up to which size each column of targets goes
 LIMITS = (64 * K, 512 * K, 2 * M, 64 * M)
@@ -23,13 +23,11 @@ def target(collective, nbytes, manner):
     if collective != "allreduce" and manner:
         return 0.0
     targets = ALLREDUCE[manner] if collective == "allreduce" else OTHERS
-    return next((t for t, limit in zip(targets, LIMITS, strict=True) if nbytes <= limit), 0.0)
+    return of_size(targets, LIMITS, nbytes)
 
 
 def cell(row, manner, targets):
-    text = f"{row['ratios'][manner]:.2f}"
-    below = targets and float(text) < target(row["collective"], row["nbytes"], manner)
-    return f"*{text}*" if below else text
+    return marked(row["ratios"][manner], target(row["collective"], row["nbytes"], manner) if targets else 0.0)
 
 
 def tables(rows, targets=False):
@@ -56,11 +54,7 @@ def main(arguments=None):
     parser.add_argument("--name", default="back-to-back", help="of the markers")
     options = parser.parse_args(arguments)
     text = tables(json.loads(options.run.read_text(encoding="utf-8")), options.targets)
-    if options.into is None:
-        print(text)
-        return
-    page = options.into.read_text(encoding="utf-8")
-    options.into.write_text(into(page, options.name, text), encoding="utf-8")
+    put(text, options.into, options.name)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
-from table import table, target
+from table import marked, table, target
 
 from mpicoll.dispatch.select import Facts, select
 
@@ -27,10 +27,8 @@ def cell(row, ranks):
     name = chosen(row, ranks)
     if name not in row["ours"]:
         return f"({name})"
-    text = f"{row['nccl'][0] / row['ours'][name][0]:.2f}"
-    short = name.removesuffix("@mapped")
-    below = float(text) < target(row["collective"], row["nbytes"], ranks)
-    return f"*{text}* {short}" if below else f"{text} {short}"
+    least = target(row["collective"], row["nbytes"], ranks)
+    return f"{marked(row['nccl'][0] / row['ours'][name][0], least)} {name.removesuffix('@mapped')}"
 
 
 def main():

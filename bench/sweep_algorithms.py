@@ -12,6 +12,7 @@ import argparse
 import importlib
 import json
 import time
+from functools import partial
 
 import cupy as cp
 import numpy as np
@@ -142,8 +143,9 @@ class Sweep:
     def cut(self, cards, nbytes):
         """Algorithms by messages, cut into segments, without those that the cost model rules out."""
         predicted = {a.name: MODELS["direct"].seconds(a.cost, self.size, nbytes, 8) for a in cards}
+        best = min(predicted.values())
         for card in cards:
-            if nbytes >= 1 << 20 and predicted[card.name] > 2.5 * min(predicted.values()):
+            if nbytes >= 1 << 20 and predicted[card.name] > 2.5 * best:
                 continue
             for segments in _segments(nbytes):
                 for lanes in (4,) if nbytes < 1 << 24 else (2, 4, 8):
@@ -160,11 +162,7 @@ class Sweep:
             plans.LANES = lanes
             plans._planned.cache_clear()
             self.comm._get_channel().recent.calls.clear()
-
-            def call(choice=choice):
-                ours(choice)
-
-            key = choice if self.once else f"{choice}+{lanes}"
+            call, key = partial(ours, choice), choice if self.once else f"{choice}+{lanes}"
             row["ours"][key] = [self.median(call, iterations, 2), self.streamed(call, many)]
         return row
 

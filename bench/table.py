@@ -36,7 +36,18 @@ def target(collective, nbytes, ranks):
     """The least ratio that the design asks for, 0 where it asks for nothing."""
     if ranks != RANKS or collective not in TARGETS:
         return 0.0
-    return next(t for t, limit in zip(TARGETS[collective], LIMITS, strict=True) if nbytes <= limit)
+    return of_size(TARGETS[collective], LIMITS, nbytes)
+
+
+def of_size(targets, limits, nbytes):
+    """The target of the first column that goes up to a size, 0 where none does."""
+    return next((t for t, limit in zip(targets, limits, strict=True) if nbytes <= limit), 0.0)
+
+
+def marked(value, least):
+    """A ratio, in italics if it is below its target as it is written."""
+    text = f"{value:.2f}"
+    return f"*{text}*" if float(text) < least else text
 
 
 def cells(run, baseline, in_place):
@@ -85,9 +96,7 @@ def table(sizes, lines):
 def ratio(row, baseline, nbytes, ranks):
     if row is None:
         return "-"
-    value = theirs(row, baseline) / ours(row)
-    text = f"{value:.2f}"
-    return f"*{text}*" if float(text) < target(row["collective"], nbytes, ranks) else text
+    return marked(theirs(row, baseline) / ours(row), target(row["collective"], nbytes, ranks))
 
 
 def micro(row, time):
@@ -144,6 +153,14 @@ def into(page, name, text):
     return f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}"
 
 
+def put(text, page, name):
+    """Print a text, or put it into a page between the markers of that name."""
+    if page is None:
+        print(text)
+    else:
+        page.write_text(into(page.read_text(encoding="utf-8"), name, text), encoding="utf-8")
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="written by mpicoll.bench with --baseline and --json")
@@ -153,11 +170,7 @@ def main(arguments=None):
     parser.add_argument("--name", help="of the markers (the baseline's)")
     options = parser.parse_args(arguments)
     text = tables(json.loads(options.run.read_text(encoding="utf-8")), options.baseline, options.inplace)
-    if options.into is None:
-        print(text)
-        return
-    page = options.into.read_text(encoding="utf-8")
-    options.into.write_text(into(page, options.name or options.baseline, text), encoding="utf-8")
+    put(text, options.into, options.name or options.baseline)
 
 
 if __name__ == "__main__":

@@ -156,7 +156,7 @@ class Settings:
 
     def __getattr__(self, name: str) -> Any:
         _check_name(name)
-        scoped = self._scoped.get().values
+        scoped = self.scope().values
         return scoped[name] if name in scoped else self._base[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -175,7 +175,7 @@ class Settings:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all current values."""
-        return {**self._base, **self._scoped.get().values}
+        return {**self._base, **self.scope().values}
 
     @contextmanager
     def override(self, **values: Any) -> Iterator[None]:
@@ -183,7 +183,7 @@ class Settings:
         for name in values:
             _check_name(name)
         read = {name: _read(name, value) for name, value in values.items()}
-        token = self._scoped.set(_Scope(next(self._changes), {**self._scoped.get().values, **read}))
+        token = self._scoped.set(_Scope(next(self._changes), {**self.scope().values, **read}))
         try:
             yield
         finally:

@@ -67,12 +67,12 @@ def running(run: Callable[[Bound], None], comm: Communicator) -> Iterator[None]:
 
     Bound.run = instead  # type: ignore[method-assign]
     HotCalls.steps = staticmethod(lambda bound: [bound.run])  # type: ignore[method-assign]
-    comm._hot.clear()
+    comm._hot.calls.clear()
     try:
         yield
     finally:
         Bound.run, HotCalls.steps = right, staticmethod(steps)  # type: ignore[method-assign]
-        comm._hot.clear()
+        comm._hot.calls.clear()
 
 
 def nothing(bound: Bound) -> None:

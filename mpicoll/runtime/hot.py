@@ -32,14 +32,13 @@ class HotCalls:
     """The hot calls of one communicator.
 
     Attributes:
-        calls: by method and identity of the buffers, which live as long as the call is here: the other arguments,
-            all else that the call depends on, and what makes it; `run` names them.
+        calls: by method and identity of the buffers: the other arguments, all else that the call depends on, what
+            makes it (`run` names them), and what sees to it that the buffers live as long as the call is here.
     """
 
     def __init__(self) -> None:
         """Start empty."""
         self.calls: dict[Key, tuple[Any, ...]] = {}
-        self.kept: dict[Key, tuple[Any, ...]] = {}
 
     def note(
         self,
@@ -62,18 +61,13 @@ class HotCalls:
         if not arrays or len(arrays) != len(others) or any(a.device.id != arrays[0].device.id for a in arrays):
             return
         if len(self.calls) >= MOST:
-            self.clear()
+            self.calls.clear()
         key = method, id(buffers[0]), id(buffers[1])
-        self.kept[key] = tuple(self._watched(b, key) if type(b) is cupy.ndarray else b for b in buffers)
+        kept = tuple(self._watched(b, key) if type(b) is cupy.ndarray else b for b in buffers)
         asked = arguments[2:], algorithm, stream, settings.scope(), settings.assigned
         stream_of_now, device_of_now = cupy.cuda.get_current_stream, cupy.cuda.runtime.getDevice
         where = stream_of_now, stream_of_now(), device_of_now, device_of_now()
-        self.calls[key] = asked, where, (channel, channel.turn, bound, self.steps(bound))
-
-    def clear(self) -> None:
-        """Forget all calls."""
-        self.calls.clear()
-        self.kept.clear()
+        self.calls[key] = asked, where, (channel, channel.turn, bound, self.steps(bound)), kept
 
     @staticmethod
     def steps(bound: Bound) -> list[Callable[[], object]]:
@@ -88,7 +82,6 @@ class HotCalls:
             hot = here()
             if hot is not None:
                 hot.calls.pop(key, None)
-                hot.kept.pop(key, None)
 
         return weakref.ref(array, gone)
 
@@ -111,7 +104,7 @@ def run(
     """
     known = comm._hot.calls.get((method, id(arguments[0]), id(arguments[1])))
     if known is not None:
-        asked, where, (channel, turn, bound, steps) = known
+        asked, where, (channel, turn, bound, steps), _ = known
         rest, wanted, given, scope, assigned = asked
         get_stream, current, get_device, device = where
         if (

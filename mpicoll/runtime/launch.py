@@ -9,11 +9,15 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import cupy
 
-Call = Callable[[], object]
+from mpicoll.runtime.host import Call
+
+if TYPE_CHECKING:
+    from mpicoll.runtime.peers import Order
 
 _runtime, _driver = cupy.cuda.runtime, cupy.cuda.driver
 #: CUDA_ERROR_INVALID_CONTEXT
@@ -22,19 +26,6 @@ _INVALID_CONTEXT = 201
 PLAIN = 2
 #: graphs that there are at most, of about 110 KB of device memory each
 MOST = 512
-
-
-class Order(Protocol):
-    """Keeps launches in order, on whatever streams they are.
-
-    Attributes:
-        stream: address of the stream of the last one.
-    """
-
-    stream: int | None
-
-    def switch(self, stream: int, owner: object) -> None:
-        """Let a stream wait for the last one, which was on another; `owner` keeps the stream alive."""
 
 
 def launcher(
@@ -61,24 +52,24 @@ def launcher(
     """
     plain = _plain(function, packed, grid, device, keep)
     if order is None:
-        return lambda: plain(stream)
+        return partial(plain, stream)
     launch, captured = _runtime.graphLaunch, _runtime.streamIsCapturing
-    graph, executable, launched = None, 0, 0
+    graph: _Graph | None = None
+    launched = 0
 
     def call() -> None:
-        nonlocal graph, executable, launched
+        nonlocal graph, launched
         if order.stream != stream:
             order.switch(stream, owner)
         if captured(stream):
             plain(stream)  # what is captured is the kernel itself
-        elif executable:
-            launch(executable, stream)
+        elif graph is not None:
+            launch(graph.executable, stream)
         else:
             plain(stream)
             launched += 1
             if launched == PLAIN:
                 graph = _graph(plain, device)
-                executable = graph.executable if graph else 0
 
     return call
 

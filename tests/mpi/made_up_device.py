@@ -198,11 +198,9 @@ def install(monkeypatch, manner):
     """Put the made-up device under mpicoll: NumPy arrays are device arrays then."""
     made_up = MadeUp(manner)
     monkeypatch.setitem(sys.modules, "cupy", made_up.module())
-    for name in (
-        f"mpicoll.runtime.{name}" for name in ("device", "launch", "staged")
-    ):  # imported anew, now and after the test
-        monkeypatch.setitem(sys.modules, name, None)
-        del sys.modules[name]
+    for name in ("device", "launch", "staged"):  # imported anew, now and after the test
+        monkeypatch.setitem(sys.modules, f"mpicoll.runtime.{name}", None)
+        del sys.modules[f"mpicoll.runtime.{name}"]
     from mpicoll.runtime import arrays, execute
     from mpicoll.runtime.device import Device
 
