@@ -98,9 +98,9 @@ class _Ring:
 
     def __init__(self, world: MPI.Intracomm, memory: Memory, nbytes: int) -> None:
         """Allocate the arrays and make the messages."""
+        self.requests: list[MPI.Prequest] = []
         self.arrays = away, here = [memory.xp.zeros(max(nbytes, 1), "u1") for _ in range(2)]
         right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
-        self.requests: list[MPI.Prequest] = []
         for at in range(0, max(nbytes, 1), LARGEST_MESSAGE):
             length = min(LARGEST_MESSAGE, nbytes - at)
             sent, received = (

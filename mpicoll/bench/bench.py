@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from mpi4py import MPI
 
 from mpicoll.bench.clock import Clock
 from mpicoll.bench.jobs import Job, forms
 from mpicoll.bench.measure import Budget, measure
-from mpicoll.bench.memory import Memory
+from mpicoll.bench.memory import Memory, ShortageError, in_memory
 from mpicoll.bench.options import Options, RequestError
 from mpicoll.bench.progress import Progress
 from mpicoll.bench.report import Measurement, Report
@@ -42,16 +43,36 @@ class Bench:
         for in_place in forms(job.case.call, self.options):
             self.progress.step(f"{job.case.call.name} {job.case.nbytes} B")
             self.budget.begin()
-            done.append(self._measure(job, in_place))
+            try:
+                done.append(self._measure(job, in_place))
+            except ShortageError as error:
+                self._leave_out(job, in_place, error)
         self.progress.clear()
-        self.report.add(done)
+        if done:
+            self.report.add(done)
 
-    def trial(self, job: Job, in_place: bool) -> Trial:
+    def trials(self, jobs: list[Job], every_form: bool = False) -> Iterator[tuple[Job, Trial]]:
+        """Yield jobs, in one form or in all, with their arrays; those for which memory is too little are left out."""
+        for job in jobs:
+            for in_place in forms(job.case.call, self.options)[: None if every_form else 1]:
+                try:
+                    trial = self._trial(job, in_place)
+                    in_memory(self.world, partial(trial.load, 0))
+                except ShortageError as error:
+                    self._leave_out(job, in_place, error)
+                else:
+                    yield job, trial
+
+    def _trial(self, job: Job, in_place: bool) -> Trial:
         """Allocate a job's arrays."""
-        return Trial(job.case, in_place, self.world.rank, self.memory)
+        return in_memory(self.world, partial(Trial, job.case, in_place, self.world.rank, self.memory))
+
+    def _leave_out(self, job: Job, in_place: bool, why: ShortageError) -> None:
+        self.progress.clear()
+        self.report.refuse(job.case.call.name, f"{job.case.nbytes} B, {_form(in_place)}:", str(why))
 
     def _measure(self, job: Job, in_place: bool) -> Measurement:
-        options, trial = self.options, self.trial(job, in_place)
+        options, trial = self.options, self._trial(job, in_place)
         way = self.way(trial, job.algorithm)
         call = self.subject.bind(trial, job.algorithm)
         wrong = self._validate(trial, call, str(way), 0)
@@ -84,30 +105,35 @@ class Bench:
         for name, baseline in self.baselines.items():
             why = anywhere(self.world, _way(baseline, trial, None)[1])
             if not why:
-                call = baseline.bind(trial, None)
-                if not baseline.exact or not self._validate(trial, call, name, 0):
-                    found[name] = call
-                    continue
-                why = f"wrong results, {_form(trial)}, {trial.case.nbytes} B of {trial.case.dtype}"
+                what = f"{_form(trial.in_place)}, {trial.case.nbytes} B of {trial.case.dtype}"
+                try:
+                    call = in_memory(self.world, partial(baseline.bind, trial, None))
+                except ShortageError as error:
+                    why = f"{what}: {error}"
+                else:
+                    if not baseline.exact or not self._validate(trial, call, name, 0):
+                        found[name] = call
+                        continue
+                    why = f"wrong results, {what}"
             self.report.refuse(trial.case.call.name, f"baseline {name}:", why)
         return found
 
     def _validate(self, trial: Trial, call: Call, way: str, iteration: int) -> int:
         """Make a call on fresh numbers and return the wrong elements of all ranks."""
-        trial.load(iteration)
+        in_memory(self.world, partial(trial.load, iteration))
         self.memory.synchronize()
         call()
         self.memory.synchronize()
-        found = self.world.allgather(trial.wrong())
+        found = self.world.allgather(in_memory(self.world, trial.wrong))
         for rank, (number, words) in enumerate(found):
             if number:
-                what = f"{trial.case.call.name}, {way}, {_form(trial)}, call {iteration}, rank {rank}"
+                what = f"{trial.case.call.name}, {way}, {_form(trial.in_place)}, call {iteration}, rank {rank}"
                 self.report.complain(f"{what}: {number} wrong, {words}")
         return sum(number for number, _ in found)
 
 
-def _form(trial: Trial) -> str:
-    return "in place" if trial.in_place else "out of place"
+def _form(in_place: bool) -> str:
+    return "in place" if in_place else "out of place"
 
 
 def _way(subject: Subject, trial: Trial, algorithm: str | None) -> tuple[Way, str]:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpicoll.bench.inside import KINDS, Stopwatch, running
-from mpicoll.bench.jobs import Job, forms
+from mpicoll.bench.jobs import Job
 
 if TYPE_CHECKING:
     from mpicoll.bench.bench import Bench
@@ -79,20 +79,17 @@ def _cells(seconds: dict[str, float]) -> str:
 
 def rows(bench: Bench, jobs: list[Job]) -> Iterator[Breakdown]:
     """Measure each job in its forms; collective."""
-    for job in jobs:
-        for in_place in forms(job.case.call, bench.options):
-            trial = bench.trial(job, in_place)
-            trial.load(0)
-            way = bench.way(trial, job.algorithm)
-            call = bench.subject.bind(trial, job.algorithm)
-            for _ in range(1 + bench.options.warmup):
-                call()
-            times = _take(call, bench, bench.options.iterations or ITERATIONS)
-            mine = dict(zip((*KINDS, "total"), map(float, np.median(times, axis=0)), strict=True))
-            everyone = bench.world.allgather(mine)
-            slowest = max(range(bench.world.size), key=lambda rank: everyone[rank]["total"])
-            ranks = {rank: everyone[rank] for rank in (0, slowest)}
-            yield Breakdown(job.case.call.name, job.case.nbytes, in_place, str(way), ranks)
+    for job, trial in bench.trials(jobs, every_form=True):
+        way = bench.way(trial, job.algorithm)
+        call = bench.subject.bind(trial, job.algorithm)
+        for _ in range(1 + bench.options.warmup):
+            call()
+        times = _take(call, bench, bench.options.iterations or ITERATIONS)
+        mine = dict(zip((*KINDS, "total"), map(float, np.median(times, axis=0)), strict=True))
+        everyone = bench.world.allgather(mine)
+        slowest = max(range(bench.world.size), key=lambda rank: everyone[rank]["total"])
+        ranks = {rank: everyone[rank] for rank in (0, slowest)}
+        yield Breakdown(job.case.call.name, job.case.nbytes, trial.in_place, str(way), ranks)
 
 
 def _take(call: Callable[[], object], bench: Bench, iterations: int) -> NDArray[np.float64]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
 
 from mpicoll.bench.options import RequestError
 from mpicoll.runtime.environment import has_driver
+
+T = TypeVar("T")
 
 
 class Host:
@@ -57,6 +60,23 @@ class Device:
 
 
 Memory = Host | Device
+
+
+class ShortageError(Exception):
+    """A rank has too little memory; raised on all ranks."""
+
+
+def in_memory(world: MPI.Intracomm, make: Callable[[], T]) -> T:
+    """Return what `make` does with memory on each rank; raise ShortageError on all where it is too little on one."""
+    made, why = None, ""
+    try:
+        made = make()
+    except MemoryError as error:
+        why = str(error) or "no memory"
+    for rank, reason in enumerate(world.allgather(why)):
+        if reason:
+            raise ShortageError(f"memory of rank {rank} is too little ({reason})")
+    return made  # type: ignore[return-value]
 
 
 def devices() -> tuple[int, str]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpicoll.bench.inside import ByHand, Inside, nothing, running
-from mpicoll.bench.jobs import Job, forms
+from mpicoll.bench.jobs import Job
 from mpicoll.bench.measure import measure
 
 if TYPE_CHECKING:
@@ -101,10 +101,8 @@ class Overhead:
 
 def rows(bench: Bench, jobs: list[Job]) -> Iterator[Overhead]:
     """Measure each job; collective."""
-    for job in jobs:
+    for job, trial in bench.trials(jobs):
         case = job.case
-        trial = bench.trial(job, forms(case.call, bench.options)[0])
-        trial.load(0)
         way = bench.way(trial, job.algorithm)
         blocking = bench.subject.bind(trial, job.algorithm)
         blocking()

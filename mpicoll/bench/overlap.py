@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpicoll.bench.clock import Clock
-from mpicoll.bench.jobs import Job, forms
+from mpicoll.bench.jobs import Job
 from mpicoll.bench.memory import Device, Memory
 from mpicoll.settings import settings
 
@@ -71,10 +71,8 @@ class Overlap:
 
 def rows(bench: Bench, jobs: list[Job]) -> Iterator[Overlap]:
     """Measure how much of each call is hidden behind computation."""
-    for job in jobs:
+    for job, trial in bench.trials(jobs):
         call = job.case.call
-        trial = bench.trial(job, forms(call, bench.options)[0])
-        trial.load(0)
         way = bench.way(trial, job.algorithm)
         method = getattr(bench.subject.comm, f"I{call.method.lower()}")
         start = partial(method, *trial.arguments, algorithm=job.algorithm)

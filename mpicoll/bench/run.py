@@ -121,7 +121,8 @@ def _another_table(options: Options, bench: Bench, todo: list[Job]) -> int:
         rows.append(row.record())
         bench.report.say(str(row))
     if options.json and bench.world.rank == 0:
-        whole = {"facts": bench.report.header, "options": asdict(options), "rows": rows}
+        report = bench.report
+        whole = {"facts": report.header, "options": asdict(options), "refused": report.refused, "rows": rows}
         options.json.write_text(json.dumps(whole, indent=1, default=str) + "\n", encoding="utf-8")
     return 0
 
