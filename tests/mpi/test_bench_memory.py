@@ -1,0 +1,81 @@
+"""The benchmark where memory is short: what does not fit on one rank is left out on all, with the reason."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpicoll.bench.memory import Host
+from mpicoll.bench.run import run
+
+WORLD = MPI.COMM_WORLD
+LAST = WORLD.size - 1
+#: bytes that the last rank has in one piece, and message sizes that fit and that do not
+PIECE, FITS, TOO_MUCH = 1 << 16, 1 << 10, 1 << 19
+
+
+class Small:
+    """NumPy, with little memory on the last rank."""
+
+    def __init__(self, functions):
+        self.functions = functions
+
+    def __getattr__(self, name):
+        found = getattr(np, name)
+        return self._limited(found) if name in self.functions else found
+
+    def _limited(self, function):
+        def limited(*arguments, **keywords):
+            made = function(*arguments, **keywords)
+            if WORLD.rank == LAST and made.nbytes > PIECE:
+                raise MemoryError(f"no {made.nbytes} bytes")
+            return made
+
+        return limited
+
+
+def results(monkeypatch, functions, arguments):
+    """Run the benchmark with so little memory for what these functions of NumPy's make."""
+    monkeypatch.setattr(Host, "xp", Small(functions))
+    with tempfile.TemporaryDirectory() as mine:
+        file = Path(WORLD.bcast(mine, root=0)) / "results.json"
+        status = run(f"{arguments} --json {file} --iters 2 --warmup 0".split())
+        WORLD.Barrier()
+        found = WORLD.bcast(json.loads(file.read_text()) if WORLD.rank == 0 else None, root=0)
+        WORLD.Barrier()
+    assert WORLD.allgather(status) == [0] * WORLD.size
+    return found
+
+
+# Where it can end: the arrays, what is expected of them, a mark for each element.
+@pytest.mark.parametrize("function", ["empty", "zeros_like", "ones"])
+def test_what_does_not_fit_is_left_out(monkeypatch, function):
+    found = results(monkeypatch, {function}, f"--op allreduce,alltoall --sizes {FITS},{TOO_MUCH} --both")
+    assert [(row["op"], row["in_place"]) for row in found["rows"]] == [
+        ("allreduce", False), ("allreduce", True), ("alltoall", False), ("alltoall", True),
+    ]  # fmt: skip
+    assert all(row["bytes"] <= FITS for row in found["rows"])
+    assert [refused["what"] for refused in found["refused"]] == ["allreduce", "allreduce", "alltoall", "alltoall"]
+    for refused in found["refused"]:
+        assert refused["name"].endswith(" place:")
+        assert f"memory of rank {LAST} is too little (no " in refused["reason"]
+
+
+@pytest.mark.mpi(min_size=2)
+def test_a_baseline_that_does_not_fit_is_left_out(monkeypatch):
+    found = results(monkeypatch, {"zeros"}, f"--op bcast --baseline limit --sizes {FITS},{TOO_MUCH}")
+    assert [len(row["baselines"]) for row in found["rows"]] == [1, 0]
+    (refused,) = found["refused"]
+    assert refused["name"] == "baseline limit:"
+    assert f"memory of rank {LAST} is too little" in refused["reason"]
+
+
+@pytest.mark.parametrize("mode", ["--overhead", "--breakdown", "--async 0"])
+def test_modes_leave_out_what_does_not_fit(monkeypatch, mode):
+    found = results(monkeypatch, {"empty"}, f"{mode} --op allreduce --sizes {FITS},{TOO_MUCH} --outofplace")
+    assert [row.get("bytes", row.get("nbytes")) for row in found["rows"]] == [FITS]
+    (refused,) = found["refused"]
+    assert refused["what"] == "allreduce"
