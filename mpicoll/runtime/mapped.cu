@@ -51,6 +51,7 @@ __device__ __forceinline__ u64 get8(u64 from) { return *reinterpret_cast<volatil
 __device__ __forceinline__ void release(u64 to, u64 x) {
   asm volatile("st.release.sys.global.u64 [%0], %1;" :: "l"(to), "l"(x) : "memory");
 }
+__device__ __forceinline__ void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 __device__ __forceinline__ u64 acquire(u64 from) {
   u64 x;
   asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(x) : "l"(from) : "memory");
@@ -59,7 +60,8 @@ __device__ __forceinline__ u64 acquire(u64 from) {
 
 // Waiting.  A warp that waits too long, or is told to, leaves, and all others with it.
 
-__device__ __noinline__ bool give_up(const Args& a, u64& since, u32 peer) {
+// Returns when the waiting began, 0 to leave: by value, for what is passed by address lives in memory.
+__device__ __noinline__ u64 give_up(const Args& a, u64 since, u32 peer) {
   u64 now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
   if (!since) since = now;
@@ -69,13 +71,13 @@ __device__ __noinline__ bool give_up(const Args& a, u64& since, u32 peer) {
     put4(a.control + LEFT, 1);
     if (late) put4(a.host + LATE, peer + 1);
   }
-  return stop;
+  return stop ? 0 : since;
 }
 struct Spin {
   u32 turns; u64 since;
   __device__ __forceinline__ Spin() : turns(0), since(0) {}
   __device__ __forceinline__ bool over(const Args& a, u32 peer) {
-    return (++turns & 1023) == 0 && give_up(a, since, peer);
+    return (++turns & 1023) == 0 && !(since = give_up(a, since, peer));
   }
 };
 
@@ -167,7 +169,7 @@ __device__ __forceinline__ void put(u64 box, int place, const Unit& v, long long
 __device__ __forceinline__ void seal(const Place& p) {
 #if !LINES
   __syncwarp();
-  if (p.lane == 0) __threadfence_system();
+  if (p.lane == 0) fence();
 #endif
 }
 __device__ __forceinline__ void flag(u64 flags, int place, long long bytes, const Args& a, const Place& p) {
@@ -177,6 +179,9 @@ __device__ __forceinline__ void flag(u64 flags, int place, long long bytes, cons
 }
 __device__ __forceinline__ bool get(
     u64 box, u64 flags, int place, Unit& v, long long bytes, const Args& a, const Place& p, u32 peer) {
+  // All of a value is written, so that nothing of the tile before is kept in registers for it.
+  #pragma unroll
+  for (int k = 0; k < PARTS; k++) v.part[k] = make_uint4(0, 0, 0, 0);
   if (!reaches(p, 0, bytes)) return true;
   const u64 from = box + p.at + place * a.slots * (PARTS * 512);
   Spin spin;
@@ -219,7 +224,12 @@ __device__ __forceinline__ bool await_credit(u64 from, const Args& a, const Plac
 }
 
 #ifdef EXPRESSION
-// A sum is kept in the type that is computed with, and rounded once.
+// A sum is kept in the type that is computed with, and rounded once.  What comes of it is four words to the
+// compiler, or it would store every number for itself.
+__device__ __forceinline__ uint4 whole(uint4 x) {
+  asm volatile("" : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w));
+  return x;
+}
 struct __align__(16) Pack { T item[16 / sizeof(T)]; };
 struct Sum { A item[PARTS][16 / sizeof(T)]; };
 __device__ __forceinline__ A combine(A a, A b) { return (EXPRESSION); }
@@ -242,7 +252,7 @@ __device__ __forceinline__ void finish(Unit& v, const Sum& s) {
     Pack pack;
     #pragma unroll
     for (int j = 0; j < int(16 / sizeof(T)); j++) pack.item[j] = store(s.item[k][j]);
-    v.part[k] = reinterpret_cast<const uint4&>(pack);
+    v.part[k] = whole(reinterpret_cast<const uint4&>(pack));
   }
 }
 #endif

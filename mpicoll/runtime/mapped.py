@@ -23,7 +23,7 @@ from mpicoll.runtime.device import Handover, on_stream
 from mpicoll.runtime.host import Call
 from mpicoll.runtime.launch import launcher
 from mpicoll.runtime.layout import Layout, Shape
-from mpicoll.runtime.mapped_source import BLOCKS, LINES, SLICES, SLOTS, THREADS, Protocol, kernel_source, memory_cells
+from mpicoll.runtime.mapped_source import BLOCKS, LINES, SLICES, SLOTS, Protocol, kernel_source, memory_cells
 from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.peers import MARK, PLACES, TOKEN, Peers
 from mpicoll.runtime.progress import Operation
@@ -132,15 +132,15 @@ def _kernel_call(plan: Plan, operands: Operands, channel: Channel, peers: Peers,
     memory = [layout.cell(*cell, 0, bases)[0] for cell in memory_cells(lowered)]
     tiles = -(-max(counts, default=0) // protocol.tile)
     packed = _packed(memory, counts, _addresses(peers, protocol), _numbers(peers, protocol, tiles, slots))
-    grid = _grid(tiles, slots)
+    grid = _grid(tiles, slots, protocol)
     return launcher(function, packed, grid, stream, peers.device, module, peers.order, owner)
 
 
-def _grid(tiles: int, slots: int) -> tuple[int, int]:
+def _grid(tiles: int, slots: int, protocol: Protocol) -> tuple[int, int]:
     """Return blocks and threads of a block: a warp for every tile, if there are so many, and one without."""
     blocks = min(max(tiles, 1), slots, BLOCKS)
     rows = math.ceil(min(tiles, slots) / blocks) + 1
-    return blocks, min(rows * 32, THREADS)
+    return blocks, min(rows * 32, protocol.threads)
 
 
 @lru_cache(maxsize=1024)
@@ -187,7 +187,7 @@ def _protocol(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tupl
     card = registry.get(facts.collective, plan.algorithm)
     block = (facts.nbytes or 0) // card.vector_blocks(schedules[0], facts.size)
     protocol = LINES if peers.linked and (block <= LINES_LIMIT or most > PLACES) else SLICES
-    slots = min(SLOTS, peers.layout.inbox_bytes(protocol.name) // (most * protocol.place))
+    slots = min(protocol.slots, peers.layout.inbox_bytes(protocol.name) // (most * protocol.place))
     if not slots or (most > PLACES and protocol.name == "slices"):
         raise UnsupportedError(
             f"{facts.collective}: algorithm {plan.algorithm!r} sends {most} blocks from rank to rank, too many for "

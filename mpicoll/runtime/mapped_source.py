@@ -14,11 +14,9 @@ from mpicoll.schedule.lower import Await, Cell, Combine, Credit, Get, Instructio
 
 #: bytes that a lane moves at once, and bytes of a part of a tile in an inbox
 UNIT, PART = 16, 512
-#: threads of a block and blocks of a grid at most; two blocks fit onto a multiprocessor, so that the
-#: kernels of two communicators always fit beside each other
-THREADS, BLOCKS, BLOCKS_PER_SM = 512, 128, 2
-#: warps that work on a call at the same time, and so the slots of a wave, at most
-SLOTS = THREADS // 32 * BLOCKS
+#: blocks of a grid at most; two fit onto a multiprocessor, so that the kernels of two communicators
+#: always fit beside each other
+BLOCKS, BLOCKS_PER_SM = 128, 2
 
 
 @dataclass(frozen=True)
@@ -28,10 +26,12 @@ class Protocol:
     Attributes:
         name: "lines" or "slices".
         parts: how often a lane takes part in a tile.
+        threads: of a block at most.
     """
 
     name: str
     parts: int
+    threads: int
 
     @property
     def tile(self) -> int:
@@ -43,8 +43,15 @@ class Protocol:
         """Bytes of a tile in an inbox."""
         return self.parts * PART
 
+    @property
+    def slots(self) -> int:
+        """Warps that work on a call at the same time, and so the slots of a wave, at most."""
+        return self.threads // 32 * BLOCKS
 
-LINES, SLICES = Protocol("lines", 1), Protocol("slices", 4)
+
+LINES, SLICES = Protocol("lines", 1, 512), Protocol("slices", 4, 512)
+#: slots of a wave at most, whatever the protocol
+SLOTS = max(LINES.slots, SLICES.slots)
 
 
 def kernel_source(
@@ -60,7 +67,7 @@ def kernel_source(
         "MEMORY": max(len(memory), 1),
         "CELLS": max(len(lowered.cells), 1),
         "SLOTS": SLOTS,
-        "THREADS": THREADS,
+        "THREADS": protocol.threads,
         "BLOCKS_PER_SM": BLOCKS_PER_SM,
     }
     head = [f"#define {name} {value}" for name, value in numbers.items()]

@@ -49,7 +49,6 @@ static inline int vote(bool mine, bool all) {
 }
 static inline int __all_sync(unsigned, bool mine) { return vote(mine, true); }
 static inline int __any_sync(unsigned, bool mine) { return vote(mine, false); }
-static inline void __threadfence_system() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 static inline unsigned atomicAdd(unsigned* at, unsigned n) { return __atomic_fetch_add(at, n, __ATOMIC_SEQ_CST); }
 
 // A line of 8 lanes is never torn: its flag is written last, and read first.

@@ -20,7 +20,7 @@ from mpicoll.schedule.lower import lower
 from mpicoll.schedule.partition import offsets, split
 
 HERE = Path(__file__).parent
-SLICES = Protocol("slices", 2)
+SLICES = Protocol("slices", 2, 512)
 #: bytes of a piece, and calls of each kernel
 PIECE, CALLS = 8 << 20, 5
 #: word of the control block that says that a kernel was given up
@@ -31,6 +31,8 @@ PTX = {
     "ld.volatile.global.v4": "x = host_get16(from, LINES);",
     "st.release.sys": "__atomic_store_n(reinterpret_cast<u64*>(to), x, __ATOMIC_SEQ_CST);",
     "ld.acquire.sys": "sched_yield(); x = __atomic_load_n(reinterpret_cast<u64*>(from), __ATOMIC_SEQ_CST);",
+    '"" : "+r"': "",
+    "fence.acq_rel.sys": "std::atomic_thread_fence(std::memory_order_seq_cst);",
     "globaltimer": "now = 1;",
 }
 
@@ -127,7 +129,7 @@ class Ranks:
         addresses = self.mapped._addresses(self.peers[rank], self.protocol)
         numbers = self.mapped._numbers(self.peers[rank], self.protocol, tiles, self.slots)
         packed = self.mapped._packed(memory, lengths, addresses, numbers)
-        grid = self.mapped._grid(tiles, self.slots)
+        grid = self.mapped._grid(tiles, self.slots, self.protocol)
         assert self.libraries[rank].run_grid(ctypes.byref(packed), *grid) == 0
 
 
