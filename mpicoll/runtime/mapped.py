@@ -125,7 +125,7 @@ def _kernel_call(plan: Plan, operands: Operands, channel: Channel, peers: Peers,
     protocol, slots = _protocol(plan, schedules, peers)
     lowered = _lowered(schedules, rank, operands.aliased, _even(operands), protocol.name == "lines")
     layout = Layout(Shape.of(operands, rank, size), schedules[rank], 1, 1, operands.dtype.itemsize)
-    source = kernel_source(lowered, protocol, rank, size, operands.op, operands.dtype)
+    source = kernel_source(lowered, protocol, slots, rank, size, operands.op, operands.dtype)
     function, module = kernels.compiled(source, "collective", operands.device)
     bases = operands.bases
     counts = [layout.cell(*cell, 0, {**bases, "scratch": 0})[1] for cell in lowered.cells]
@@ -137,10 +137,9 @@ def _kernel_call(plan: Plan, operands: Operands, channel: Channel, peers: Peers,
 
 
 def _grid(tiles: int, slots: int, protocol: Protocol) -> tuple[int, int]:
-    """Return blocks and threads of a block: a warp for every tile, if there are so many, and one without."""
+    """Return blocks, and threads of a block: a warp for every tile, if there are so many."""
     blocks = min(max(tiles, 1), slots, BLOCKS)
-    rows = math.ceil(min(tiles, slots) / blocks) + 1
-    return blocks, min(rows * 32, protocol.threads)
+    return blocks, protocol.block(math.ceil(min(tiles, slots) / blocks))
 
 
 @lru_cache(maxsize=1024)

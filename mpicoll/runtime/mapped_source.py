@@ -48,16 +48,20 @@ class Protocol:
         """Warps that work on a call at the same time, and so the slots of a wave, at most."""
         return self.threads // 32 * BLOCKS
 
+    def block(self, warps: int) -> int:
+        """Return the threads of a block where so many of its warps have a slot: one more has none."""
+        return min((warps + 1) * 32, self.threads)
 
-LINES, SLICES = Protocol("lines", 1, 512), Protocol("slices", 4, 512)
+
+LINES, SLICES = Protocol("lines", 1, 512), Protocol("slices", 8, 384)
 #: slots of a wave at most, whatever the protocol
 SLOTS = max(LINES.slots, SLICES.slots)
 
 
 def kernel_source(
-    lowered: Lowered, protocol: Protocol, rank: int, ranks: int, op: Operator | None, dtype: np.dtype
+    lowered: Lowered, protocol: Protocol, slots: int, rank: int, ranks: int, op: Operator | None, dtype: np.dtype
 ) -> str:
-    """Return the source of one rank's kernel `collective`."""
+    """Return the source of one rank's kernel `collective`; the fewer slots, the more registers a thread has."""
     memory = memory_cells(lowered)
     numbers = {
         "LINES": int(protocol.name == "lines"),
@@ -67,7 +71,7 @@ def kernel_source(
         "MEMORY": max(len(memory), 1),
         "CELLS": max(len(lowered.cells), 1),
         "SLOTS": SLOTS,
-        "THREADS": protocol.threads,
+        "THREADS": protocol.block(-(-slots // BLOCKS)),
         "BLOCKS_PER_SM": BLOCKS_PER_SM,
     }
     head = [f"#define {name} {value}" for name, value in numbers.items()]

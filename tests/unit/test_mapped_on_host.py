@@ -101,7 +101,7 @@ class Ranks:
             awaited = frozenset(b for a, b in silent if a == rank)
             credited = frozenset(a for a, b in silent if b == rank)
             program = lower(schedule, False, awaited, credited, protocol.name == "lines")
-            source = kernel_source(program, protocol, rank, size, op, np.dtype("f4"))
+            source = kernel_source(program, protocol, slots, rank, size, op, np.dtype("f4"))
             self.programs.append(program)
             self.libraries.append(compiled(source, folder, f"rank{rank}"))
 

@@ -27,7 +27,12 @@ WHEELS = ("nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc-cu13", "nvidia-cuda-nvrtc
 OPTIONS = ("-std=c++14", "-fmad=false")
 ARCHITECTURES = (70, 80, 90)
 PROTOCOLS = {"lines": LINES, "slices": SLICES}
-#: of those, schedules with several sums, with credits, with scratch, with one cell for each two ranks
+#: what is chosen for long vectors
+CHOSEN = (
+    "allreduce.two_shot", "bcast.double_binary_tree", "bcast.scatter_allgather", "reduce.ring",
+    "allgather.linear", "reduce_scatter.all_pairs", "alltoall.linear", "gather.linear", "scatter.linear",
+)  # fmt: skip
+#: schedules with several sums, with credits, with scratch, with one cell for each two ranks
 SOME = ("allreduce.two_shot", "reduce.ring", "scan.recursive_doubling", "reduce_scatter.recursive_halving")
 
 
@@ -56,11 +61,11 @@ def architectures():
 
 
 def compiles(source, arch):
-    """Compile to machine code; fail with the compiler's log."""
+    """Compile to machine code; fail with the compiler's log, or return it."""
     lib, program, size = nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
     assert lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"mapped.cu", 0, None, None) == 0
     try:
-        options = [option.encode() for option in (*OPTIONS, f"-arch=sm_{arch}")]
+        options = [option.encode() for option in (*OPTIONS, f"-arch=sm_{arch}", "--ptxas-options=-v")]
         status = lib.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
         lib.nvrtcGetProgramLogSize(program, ctypes.byref(size))
         log = ctypes.create_string_buffer(size.value)
@@ -68,6 +73,7 @@ def compiles(source, arch):
         assert status == 0, log.value.decode()
         lib.nvrtcGetCUBINSize(program, ctypes.byref(size))
         assert size.value > 1000
+        return log.value.decode()
     finally:
         lib.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -86,11 +92,12 @@ def lowered(name, size, early=True, aliased=False):
     return programs_of(card.schedules(size), ranks, early=early)
 
 
-def source_of(name, protocol, size=4, rank=0, op="SUM", dtype="float32"):
+def source_of(name, protocol, size=4, rank=0, op="SUM", dtype="float32", slots=0):
     card = registry.get(*name.split("."))
     operator = OPERATORS[op] if card.row.reducing else None
     program = lowered(name, size, protocol == "lines")[rank]
-    return kernel_source(program, PROTOCOLS[protocol], rank, size, operator, kind(dtype))
+    how = PROTOCOLS[protocol]
+    return kernel_source(program, how, slots or how.slots, rank, size, operator, kind(dtype))
 
 
 def kind(dtype):
@@ -132,6 +139,20 @@ def test_every_algorithm_compiles(compiler, card):
     name = f"{card.collective}.{card.name}"
     protocol = ("lines", "slices")[sum(map(ord, name)) % 2]
     compiles(source_of(name, protocol, size, rank=len(name) % size), architectures()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 4, 8])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("name", CHOSEN)
+def test_values_stay_in_registers(compiler, mapped, name, protocol, size):
+    """What a lane holds of a tile is not kept in memory, and never until the next tile."""
+    card, how = registry.get(*name.split(".")), PROTOCOLS[protocol]
+    most = mapped._most_sent(tuple(card.schedules(size)))
+    slots = min(how.slots, peers(mapped, size).layout.inbox_bytes(protocol) // (most * how.place))
+    log = compiles(source_of(name, protocol, size, rank=size - 1, slots=slots), 90)
+    (spilled,) = re.findall(r"properties for collective\s.*?(\d+) bytes spill stores", log, re.DOTALL)
+    assert int(spilled) <= 64
 
 
 @pytest.mark.slow
