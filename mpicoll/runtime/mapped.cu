@@ -104,15 +104,6 @@ __device__ __noinline__ void keep_slowly(u64 to, uint4 x, int n) {
       if (k < n) reinterpret_cast<unsigned char*>(to)[k] = w[k >> 2] >> 8 * (k & 3);
   }
 }
-__device__ __forceinline__ uint4 fetch16(u64 from, long long left) {
-  if (left >= 16 && (from & 15) == 0) return *reinterpret_cast<const uint4*>(from);
-  if (left > 0) return fetch_slowly(from, left < 16 ? int(left) : 16);
-  return make_uint4(0, 0, 0, 0);
-}
-__device__ __forceinline__ void keep16(u64 to, uint4 x, long long left) {
-  if (left >= 16 && (to & 15) == 0) *reinterpret_cast<uint4*>(to) = x;
-  else if (left > 0) keep_slowly(to, x, left < 16 ? int(left) : 16);
-}
 
 // Which bytes of a block a lane moves; whether it moves data at all; whether a part holds any.
 
@@ -134,18 +125,35 @@ __device__ __forceinline__ bool reaches(const Place& p, int part, long long byte
 // Names a wave of a call, later ones by larger numbers: 2^40 calls of up to 2^24 waves.
 __device__ __forceinline__ u64 mark(u64 call, u32 wave) { return (call << 24) | (wave + 1); }
 
+// A tile that lies within the block, and aligned, is moved without a question asked for each part.
+const int STRIDE = CARRYING * 16, REACH = (PARTS - 1) * STRIDE + 16;
+
 __device__ __forceinline__ void fetch(u64 from, Unit& v, long long bytes, const Place& p) {
-  #pragma unroll
-  for (int k = 0; k < PARTS; k++) {
-    const u64 at = offset(p, k);
-    v.part[k] = fetch16(from + at, carries(p) ? bytes - (long long)at : 0);
+  const long long left = carries(p) ? bytes - (long long)offset(p, 0) : 0;
+  from += offset(p, 0);
+  if (left >= REACH && (from & 15) == 0) {
+    #pragma unroll
+    for (int k = 0; k < PARTS; k++) v.part[k] = *reinterpret_cast<const uint4*>(from + k * STRIDE);
+  } else {
+    #pragma unroll
+    for (int k = 0; k < PARTS; k++) {
+      const int n = left - k * STRIDE < 16 ? int(left - k * STRIDE) : 16;
+      v.part[k] = n > 0 ? fetch_slowly(from + k * STRIDE, n) : make_uint4(0, 0, 0, 0);
+    }
   }
 }
 __device__ __forceinline__ void keep(u64 to, const Unit& v, long long bytes, const Place& p) {
-  #pragma unroll
-  for (int k = 0; k < PARTS; k++) {
-    const u64 at = offset(p, k);
-    keep16(to + at, v.part[k], carries(p) ? bytes - (long long)at : 0);
+  const long long left = carries(p) ? bytes - (long long)offset(p, 0) : 0;
+  to += offset(p, 0);
+  if (left >= REACH && (to & 15) == 0) {
+    #pragma unroll
+    for (int k = 0; k < PARTS; k++) *reinterpret_cast<uint4*>(to + k * STRIDE) = v.part[k];
+  } else {
+    #pragma unroll
+    for (int k = 0; k < PARTS; k++) {
+      const int n = left - k * STRIDE < 16 ? int(left - k * STRIDE) : 16;
+      if (n > 0) keep_slowly(to + k * STRIDE, v.part[k], n);
+    }
   }
 }
 
