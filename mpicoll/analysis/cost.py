@@ -84,10 +84,10 @@ MODELS = {
         5e-6, 1.5e-6, 1 / 4e9, 1 / 6e9, 2e-6, source="2 cores, shared memory, persistent requests through mpi4py"
     ),
     "mapped": CostModel(
-        1.5e-6, 0.3e-6, 1 / 330e9, 1 / 20000e9, 0.1e-6, 9e-6, source="one kernel over inboxes (shared notes, 4 H200)"
+        0.33e-6, 0.018e-6, 1 / 333e9, 0.0, 0.0, 15.4e-6, source="fitted to 314 times on 4 H200, 2026-11-28"
     ),
     "direct": CostModel(
-        14e-6, 5e-6, 1 / 350e9, 1 / 2000e9, 9e-6, source="4 H200, NVLink, Open MPI wheel with UCX (shared notes)"
+        13.2e-6, 0.36e-6, 1 / 325e9, 1 / 1770e9, 13.8e-6, 23.2e-6, source="fitted to 266 times on 4 H200, 2026-11-28"
     ),
     "staged": CostModel(
         5e-6, 1.5e-6, 1 / 10e9, 1 / 8e9, 2e-6, 12e-6, 2 / 25e9, source="host messages, two copies over PCIe"

@@ -103,17 +103,23 @@ def candidates(facts: Facts) -> list[Candidate]:
             found.append(Candidate(Choice(card.name), None, why))
             continue
         for path in facts.paths:
-            segments, seconds = _best_segments(card, facts, path)
+            segments, seconds = best_segments(card, facts, path)
             found.append(Candidate(Choice(card.name, segments, path), seconds))
     return found
 
 
-def _best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float]:
+def waves(card: Algorithm, facts: Facts) -> int:
+    """Return into how many pieces the path mapped cuts a block by itself."""
+    return max(_block(card, facts) // WAVE, 1)
+
+
+def best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float]:
+    """Return the number of segments for which an algorithm takes the least time, and that time in seconds."""
     nbytes = facts.nbytes or 0
     model = MODELS[path]
-    block = -(-nbytes // _blocks(card, facts.size))
+    block = _block(card, facts)
     if path == "mapped":
-        return 1, model.seconds(card.cost, facts.size, nbytes, max(block // WAVE, 1))
+        return 1, model.seconds(card.cost, facts.size, nbytes, waves(card, facts))
     if facts.segment_bytes and pipelined(card.cost):
         segments = max(-(-block // facts.segment_bytes), 1)
         return segments, model.seconds(card.cost, facts.size, nbytes, segments)
@@ -121,6 +127,11 @@ def _best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float
     times = {s: model.seconds(card.cost, facts.size, nbytes, s) for s in SEGMENTS if s <= most}
     best = min(times, key=lambda s: times[s])
     return best, times[best]
+
+
+def _block(card: Algorithm, facts: Facts) -> int:
+    """Return the bytes of a block."""
+    return -(-(facts.nbytes or 0) // _blocks(card, facts.size))
 
 
 @lru_cache(maxsize=1024)
@@ -154,7 +165,7 @@ def _complete(choice: Choice, facts: Facts) -> Choice:
     if not card.cost:
         return Choice(choice.algorithm, choice.segments or 1, choice.path or facts.paths[-1])
     paths = (choice.path,) if choice.path else facts.paths
-    found = {path: _best_segments(card, facts, path) for path in paths}
+    found = {path: best_segments(card, facts, path) for path in paths}
     path = min(paths, key=lambda p: found[p][1])
     return Choice(choice.algorithm, choice.segments or found[path][0], path)
 

@@ -1,0 +1,80 @@
+"""Fits the cost model of a path to a run in which all algorithms were timed (`bench/sweep_algorithms.py --once`).
+
+    python bench/fit_models.py bench/results/2026-11-28-algorithms-4xH200.json --ranks 4 --path mapped
+
+Least squares of the relative errors, no parameter below 0 (needs scipy: pip install "mpicoll[bench]").  Prints, for the
+model of `analysis/cost.py` as it is and for the fitted one, by how much a prediction is off, and what it costs
+to call what the model holds for the best algorithm instead of what was the fastest.  Messages that a run does not
+name the segments of are taken to be cut as the model of today says, so fit before the model is changed.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from mpicoll.algorithms import registry
+from mpicoll.analysis.cost import MODELS, CostModel
+from mpicoll.dispatch.select import Facts, best_segments, waves
+
+PARAMETERS = [field.name for field in fields(CostModel) if field.name not in ("call_byte", "source")]
+UNITS = [CostModel(**{name: float(name == one) for name in PARAMETERS}) for one in PARAMETERS]
+
+
+def measured(rows, ranks, path):
+    """Yield (collective, bytes), the algorithm, seconds, and each parameter's share in its cost."""
+    for row in rows:
+        for name, times in row["ours"].items():
+            choice, _, where = name.partition("@")
+            algorithm, _, cut = choice.partition("/")
+            if where != path:
+                continue
+            card = registry.get(row["collective"], algorithm)
+            facts = Facts(row["collective"], ranks, row["nbytes"], "device")
+            pieces = waves(card, facts) if path == "mapped" else int(cut or best_segments(card, facts, path)[0])
+            shares = [unit.seconds(card.cost, ranks, row["nbytes"], pieces) for unit in UNITS]
+            yield (row["collective"], row["nbytes"]), algorithm, times[0] * 1e-6, shares
+
+
+def fitted(seconds, shares):
+    """Return the parameters."""
+    from scipy.optimize import nnls
+
+    relative = shares / seconds[:, None]
+    scale = np.abs(relative).max(axis=0)
+    scale[scale == 0] = 1
+    found, _ = nnls(relative / scale, np.ones(len(seconds)))
+    return found / scale
+
+
+def judged(lines, parameters):
+    """Return by what factor half of the predictions are off at most, and 9 of 10; and the mean and worst regret."""
+    cells, off = defaultdict(list), []
+    for cell, _, seconds, shares in lines:
+        predicted = float(np.dot(shares, parameters))
+        cells[cell].append((predicted, seconds))
+        off.append(abs(np.log(predicted / seconds)))
+    regret = [min(found)[1] / min(seconds for _, seconds in found) for found in cells.values()]
+    half, most = np.exp(np.percentile(off, [50, 90]))
+    mean, worst = np.mean(regret), max(regret)
+    return f"off by {half:.2f} (half), {most:.2f} (9 of 10); regret {mean:.3f} (mean), {worst:.2f} (worst)"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--path", default="mapped")
+    options = parser.parse_args()
+    lines = list(measured(json.loads(options.run.read_text(encoding="utf-8")), options.ranks, options.path))
+    found = fitted(np.array([line[2] for line in lines]), np.array([line[3] for line in lines]))
+    print(f"{len(lines)} times; now: {judged(lines, [getattr(MODELS[options.path], name) for name in PARAMETERS])}")
+    print(f"fitted: {judged(lines, found)}")
+    print(", ".join(f"{name}={value:.3g}" for name, value in zip(PARAMETERS, found, strict=True)))
+
+
+if __name__ == "__main__":
+    main()
