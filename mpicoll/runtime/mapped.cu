@@ -14,6 +14,8 @@
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
+#define EACH_PART(k) _Pragma("unroll") for (int k = 0; k < PARTS; k++)
+
 struct Unit { uint4 part[PARTS]; };
 
 // All of the kernel's argument; runtime/mapped.py packs it in this order.
@@ -132,11 +134,9 @@ __device__ __forceinline__ void fetch(u64 from, Unit& v, long long bytes, const 
   const long long left = carries(p) ? bytes - (long long)offset(p, 0) : 0;
   from += offset(p, 0);
   if (left >= REACH && (from & 15) == 0) {
-    #pragma unroll
-    for (int k = 0; k < PARTS; k++) v.part[k] = *reinterpret_cast<const uint4*>(from + k * STRIDE);
+    EACH_PART(k) v.part[k] = *reinterpret_cast<const uint4*>(from + k * STRIDE);
   } else {
-    #pragma unroll
-    for (int k = 0; k < PARTS; k++) {
+    EACH_PART(k) {
       const int n = left - k * STRIDE < 16 ? int(left - k * STRIDE) : 16;
       v.part[k] = n > 0 ? fetch_slowly(from + k * STRIDE, n) : make_uint4(0, 0, 0, 0);
     }
@@ -146,11 +146,9 @@ __device__ __forceinline__ void keep(u64 to, const Unit& v, long long bytes, con
   const long long left = carries(p) ? bytes - (long long)offset(p, 0) : 0;
   to += offset(p, 0);
   if (left >= REACH && (to & 15) == 0) {
-    #pragma unroll
-    for (int k = 0; k < PARTS; k++) *reinterpret_cast<uint4*>(to + k * STRIDE) = v.part[k];
+    EACH_PART(k) *reinterpret_cast<uint4*>(to + k * STRIDE) = v.part[k];
   } else {
-    #pragma unroll
-    for (int k = 0; k < PARTS; k++) {
+    EACH_PART(k) {
       const int n = left - k * STRIDE < 16 ? int(left - k * STRIDE) : 16;
       if (n > 0) keep_slowly(to + k * STRIDE, v.part[k], n);
     }
@@ -164,8 +162,7 @@ __device__ __forceinline__ void put(u64 box, int place, const Unit& v, long long
 #if LINES
   __syncwarp();
 #endif
-  #pragma unroll
-  for (int k = 0; k < PARTS; k++) {
+  EACH_PART(k) {
     if (!reaches(p, k, bytes)) continue;
 #if LINES
     put16(to + k * 512, carries(p) ? v.part[k] : make_uint4(u32(mark(p.call, p.wave)), u32(mark(p.call, p.wave) >> 32), 0, 0));
@@ -188,16 +185,14 @@ __device__ __forceinline__ void flag(u64 flags, int place, long long bytes, cons
 __device__ __forceinline__ bool get(
     u64 box, u64 flags, int place, Unit& v, long long bytes, const Args& a, const Place& p, u32 peer) {
   // All of a value is written, so that nothing of the tile before is kept in registers for it.
-  #pragma unroll
-  for (int k = 0; k < PARTS; k++) v.part[k] = make_uint4(0, 0, 0, 0);
+  EACH_PART(k) v.part[k] = make_uint4(0, 0, 0, 0);
   if (!reaches(p, 0, bytes)) return true;
   const u64 from = box + p.at + place * a.slots * (PARTS * 512);
   Spin spin;
 #if LINES
   for (;;) {
     bool here = true;
-    #pragma unroll
-    for (int k = 0; k < PARTS; k++) {
+    EACH_PART(k) {
       if (!reaches(p, k, bytes)) continue;
       v.part[k] = get16(from + k * 512);
       here &= carries(p) || (v.part[k].x == u32(mark(p.call, p.wave)) && v.part[k].y == u32(mark(p.call, p.wave) >> 32));
@@ -208,8 +203,7 @@ __device__ __forceinline__ bool get(
 #else
   while (!__all_sync(~0u, acquire(flags + (place * SLOTS + p.slot) * 8) >= mark(p.call, p.wave)))
     if (spin.over(a, peer)) return false;
-  #pragma unroll
-  for (int k = 0; k < PARTS; k++)
+  EACH_PART(k)
     if (reaches(p, k, bytes)) v.part[k] = get16(from + k * 512);
   return true;
 #endif
@@ -241,22 +235,16 @@ __device__ __forceinline__ uint4 whole(uint4 x) {
 struct __align__(16) Pack { T item[16 / sizeof(T)]; };
 struct Sum { A item[PARTS][16 / sizeof(T)]; };
 __device__ __forceinline__ A combine(A a, A b) { return (EXPRESSION); }
-__device__ __forceinline__ void begin(Sum& s, const Unit& v) {
-  #pragma unroll
-  for (int k = 0; k < PARTS; k++)
+template <bool FIRST> __device__ __forceinline__ void add(Sum& s, const Unit& v) {
+  EACH_PART(k)
     #pragma unroll
-    for (int j = 0; j < int(16 / sizeof(T)); j++) s.item[k][j] = load(reinterpret_cast<const Pack&>(v.part[k]).item[j]);
-}
-__device__ __forceinline__ void add(Sum& s, const Unit& v) {
-  #pragma unroll
-  for (int k = 0; k < PARTS; k++)
-    #pragma unroll
-    for (int j = 0; j < int(16 / sizeof(T)); j++)
-      s.item[k][j] = combine(s.item[k][j], load(reinterpret_cast<const Pack&>(v.part[k]).item[j]));
+    for (int j = 0; j < int(16 / sizeof(T)); j++) {
+      const A item = load(reinterpret_cast<const Pack&>(v.part[k]).item[j]);
+      s.item[k][j] = FIRST ? item : combine(s.item[k][j], item);
+    }
 }
 __device__ __forceinline__ void finish(Unit& v, const Sum& s) {
-  #pragma unroll
-  for (int k = 0; k < PARTS; k++) {
+  EACH_PART(k) {
     Pack pack;
     #pragma unroll
     for (int j = 0; j < int(16 / sizeof(T)); j++) pack.item[j] = store(s.item[k][j]);

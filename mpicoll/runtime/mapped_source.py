@@ -128,9 +128,9 @@ class _Body:
                 self.put.append(one)
                 return [f"put(a.outbox[{peer}], {place}, v{value}, {self._bytes(cell)}, a, p);"]
             case Combine(total, value):
-                verb = "add" if total in self.begun else "begin"
+                first = "false" if total in self.begun else "true"
                 self.begun.add(total)
-                return [f"{verb}(s{total}, v{value});"]
+                return [f"add<{first}>(s{total}, v{value});"]
             case Total(value, total):
                 return [f"finish(v{value}, s{total});"]
             case _:
