@@ -5,7 +5,6 @@ from functools import partial
 from mpicoll.algorithms import phases
 from mpicoll.algorithms.registry import algorithm
 from mpicoll.schedule.ir import Recv, Schedule, Send, out, step
-from mpicoll.schedule.patterns import double_tree
 
 bcast = partial(algorithm, "bcast", verified=False)
 
@@ -58,20 +57,11 @@ def double_binary_tree(rank: int, size: int, root: int) -> Schedule:
 
     All links are used in both directions and the depth is log2 p: long vectors on many ranks.
     """
+    trees = phases.tree_pair(rank, size, root)
     if rank == root:
-        if size == 1:
-            return Schedule.of([], 2)
-        tops = [next(n for n in range(size - 1) if double_tree(n, size - 1)[tree].parent is None) for tree in (0, 1)]
-        sends = [Send(out(tree), phases.absolute(top + 1, size, root)) for tree, top in enumerate(tops)]
-        return Schedule.of([step(one) for one in sends], 2)
-    node = phases.relative(rank, size, root) - 1
-    places = double_tree(node, size - 1)
-
-    def rank_of(n: int | None) -> int:
-        return root if n is None else phases.absolute(n + 1, size, root)
-
+        return Schedule.of([step(Send(out(half), top) for top in tops) for half, (_, tops) in enumerate(trees)], 2)
     # the half that this rank passes on comes first, or two ranks could wait for each other
-    inner, leaf = (1, 0) if places[1].children else (0, 1)
-    first = Recv(out(inner), rank_of(places[inner].parent))
-    passes = [Send(out(inner), rank_of(c)) for c in places[inner].children]
-    return Schedule.of([step(first), step(passes, Recv(out(leaf), rank_of(places[leaf].parent)))], 2)
+    inner, leaf = (1, 0) if trees[1][1] else (0, 1)
+    (above, below), (other, _) = trees[inner], trees[leaf]
+    passes = [Send(out(inner), child) for child in below]
+    return Schedule.of([step(Recv(out(inner), above)), step(passes, Recv(out(leaf), other))], 2)

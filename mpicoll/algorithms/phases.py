@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from mpicoll.schedule.ir import Copy, Recv, Reduce, Ref, Scratch, Send, Step, inp, out, step
-from mpicoll.schedule.patterns import Fold, binomial, fold, halves, others
+from mpicoll.schedule.patterns import Fold, binomial, double_tree, fold, halves, others
 
 
 def relative(rank: int, size: int, root: int) -> int:
@@ -68,6 +68,24 @@ def chain_bcast(rank: int, size: int, root: int, cells: Ref) -> list[Step]:
         step(Recv(cells, (rank - 1) % size) if rel else ()),
         step(Send(cells, (rank + 1) % size) if rel < size - 1 else ()),
     ]
+
+
+def tree_pair(rank: int, size: int, root: int) -> list[tuple[int, list[int]]]:
+    """Return a rank's parent and children in two binary trees that hang from the root; inner in at most one of them.
+
+    The root, which is not part of either, has each tree's top as its child, and itself as its parent.
+    """
+    nodes = size - 1
+
+    def named(found: Iterable[int]) -> list[int]:
+        return [absolute(node + 1, size, root) for node in found]
+
+    if rank == root:
+        tops = ([n for n in range(nodes) if double_tree(n, nodes)[tree].parent is None] for tree in (0, 1))
+        return [(root, named(top)) for top in tops]
+    places = double_tree(relative(rank, size, root) - 1, nodes)
+    parents = [root if place.parent is None else absolute(place.parent + 1, size, root) for place in places]
+    return [(parent, named(place.children)) for parent, place in zip(parents, places, strict=True)]
 
 
 def ring_allgather(

@@ -4,7 +4,7 @@ from functools import partial
 
 from mpicoll.algorithms import phases
 from mpicoll.algorithms.registry import algorithm
-from mpicoll.schedule.ir import Copy, Recv, Reduce, Schedule, Scratch, Send, inp, out, step
+from mpicoll.schedule.ir import Copy, Recv, Reduce, Schedule, Scratch, Send, Step, inp, out, step
 from mpicoll.schedule.patterns import fold
 
 reduce = partial(algorithm, "reduce", verified=False)
@@ -46,6 +46,33 @@ def ring(rank: int, size: int, root: int) -> Schedule:
     tmp = Scratch()
     target = out(0) if rank == root else None
     return Schedule.of(phases.chain_reduce(rank, size, root, inp(0), target, tmp), 1, tmp)
+
+
+@reduce(cost="(2*q+2*s-2)*(α + λ + n/(2*s)*(β+γ))", reference="Sanders, Speck, Träff 2009")
+def double_binary_tree(rank: int, size: int, root: int) -> Schedule:
+    """Half of the vector is combined up each of two binary trees; who is inner in one is a leaf in the other.
+
+    All links are used in both directions and the depth is log2 p: long vectors on many ranks.
+    """
+    tmp = Scratch()
+    trees = phases.tree_pair(rank, size, root)
+    if rank == root:
+        return Schedule.of([_combined_at_root(half, tops, tmp) for half, (_, tops) in enumerate(trees)], 2, tmp)
+    inner, leaf = (0, 1) if trees[0][1] else (1, 0)  # a leaf in both sends its halves in order
+    (above, below), (other, _) = trees[inner], trees[leaf]
+    received = [tmp.take(inner) for _ in below]
+    total = tmp.take(inner) if below else inp(inner)
+    receives = [Recv(cells, child) for cells, child in zip(received, below, strict=True)]
+    sums = [Reduce(total, (inp(inner), *received))] if below else []
+    return Schedule.of([step(receives, Send(inp(leaf), other), sums), step(Send(total, above))], 2, tmp)
+
+
+def _combined_at_root(half: int, tops: list[int], tmp: Scratch) -> Step:
+    """Combine what comes from the top of a tree with the root's own."""
+    if not tops:
+        return step(Copy(out(half), inp(half)))
+    received = tmp.take(half)
+    return step(Recv(received, tops[0]), Reduce(out(half), (inp(half), received)))
 
 
 @reduce(

@@ -23,7 +23,7 @@ CLAIMED = range(1, 10)
 AT_LEAST = {
     "barrier": "linear binomial ring recursive_doubling dissemination",
     "bcast": "linear binomial ring scatter_allgather double_binary_tree",
-    "reduce": "linear binomial ring reduce_scatter_gather",
+    "reduce": "linear binomial ring reduce_scatter_gather double_binary_tree",
     "allreduce": "linear binomial ring recursive_doubling reduce_scatter_allgather one_shot two_shot",
     "gather": "linear binomial ring",
     "scatter": "linear binomial ring",
