@@ -19,10 +19,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import mpicoll  # before MPI starts: it puts a UCX that knows CUDA under the MPI
+
+# isort: split
 import numpy as np
 from mpi4py import MPI
 
-import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.runtime import channel as channels
 from mpicoll.runtime import progress

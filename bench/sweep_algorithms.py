@@ -14,12 +14,14 @@ import json
 import time
 from functools import partial
 
+import mpicoll  # before MPI starts: it puts a UCX that knows CUDA under the MPI
+
+# isort: split
 import cupy as cp
 import numpy as np
 from cupy.cuda import nccl
 from mpi4py import MPI
 
-import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import MODELS
 from mpicoll.runtime.environment import local_rank

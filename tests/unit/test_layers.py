@@ -15,6 +15,9 @@ ROOT = Path(mpicoll.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 IDS = [str(file.relative_to(ROOT)) for file in FILES]
 
+#: programs that users run on GPUs, each by itself
+CAMPAIGNS = sorted((ROOT.parent / "bench").glob("*.py"))
+
 #: each may import those before it; what is not named here is above all of them
 LAYERS = ["version", "errors", "settings", "schedule", "algorithms", "analysis", "dispatch", "runtime", "communicator"]
 #: the layers that know neither arrays nor MPI
@@ -180,3 +183,16 @@ def test_errors_are_of_builtin_kinds_that_callers_know():
     for name, kind in kinds.items():
         assert issubclass(getattr(mpicoll, name), kind)
     assert set(mpicoll.errors.__all__) == set(kinds)
+
+
+@pytest.mark.parametrize("file", CAMPAIGNS, ids=lambda file: file.name)
+def test_campaigns_import_mpicoll_before_mpi(file):
+    """Once MPI has started, no UCX can be put under it: device arrays would take the path staged."""
+    found = [
+        node
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    names = [node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in found]
+    if "mpi4py" in names:
+        assert "mpicoll" in names[: names.index("mpi4py")]
