@@ -127,6 +127,9 @@ __device__ __forceinline__ bool reaches(const Place& p, int part, long long byte
 // Names a wave of a call, later ones by larger numbers: 2^40 calls of up to 2^24 waves.
 __device__ __forceinline__ u64 mark(u64 call, u32 wave) { return (call << 24) | (wave + 1); }
 
+// How many of a lane's 16 bytes are within the block; what is left may be negative by more than an int holds.
+__device__ __forceinline__ int within(long long left) { return left <= 0 ? 0 : left < 16 ? int(left) : 16; }
+
 // A tile that lies within the block, and aligned, is moved without a question asked for each part.
 const int STRIDE = CARRYING * 16, REACH = (PARTS - 1) * STRIDE + 16;
 
@@ -137,8 +140,8 @@ __device__ __forceinline__ void fetch(u64 from, Unit& v, long long bytes, const 
     EACH_PART(k) v.part[k] = *reinterpret_cast<const uint4*>(from + k * STRIDE);
   } else {
     EACH_PART(k) {
-      const int n = left - k * STRIDE < 16 ? int(left - k * STRIDE) : 16;
-      v.part[k] = n > 0 ? fetch_slowly(from + k * STRIDE, n) : make_uint4(0, 0, 0, 0);
+      const int n = within(left - k * STRIDE);
+      v.part[k] = n ? fetch_slowly(from + k * STRIDE, n) : make_uint4(0, 0, 0, 0);
     }
   }
 }
@@ -149,8 +152,8 @@ __device__ __forceinline__ void keep(u64 to, const Unit& v, long long bytes, con
     EACH_PART(k) *reinterpret_cast<uint4*>(to + k * STRIDE) = v.part[k];
   } else {
     EACH_PART(k) {
-      const int n = left - k * STRIDE < 16 ? int(left - k * STRIDE) : 16;
-      if (n > 0) keep_slowly(to + k * STRIDE, v.part[k], n);
+      const int n = within(left - k * STRIDE);
+      if (n) keep_slowly(to + k * STRIDE, v.part[k], n);
     }
   }
 }

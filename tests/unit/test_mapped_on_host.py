@@ -176,3 +176,35 @@ def test_a_kernel_behind_one_that_was_given_up_leaves_at_once(mapped, tmp_path):
     assert all((one == 2).all() for one in y)  # the result of the first call
     for piece, old in zip(ranks.pieces, before, strict=True):
         np.testing.assert_array_equal(piece, old)
+
+
+PROBE = """
+extern "C" void probe(u64 from, u64 to, long long bytes, u64 tile) {
+  for (u32 lane = 0; lane < 32; lane++) {
+    Place p;
+    p.tile = tile; p.lane = lane;
+    Unit v;
+    fetch(from, v, bytes, p);
+    keep(to, v, bytes, p);
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("protocol", [LINES, SLICES], ids=lambda p: p.name)
+def test_tiles_far_behind_the_end_of_a_block_touch_nothing(tmp_path, protocol):
+    """Blocks may differ in length by more than 2 GiB; a tile within the longest is nothing to the others."""
+    program = lower(registry.get("bcast", "linear").schedules(2, 0)[0], False)
+    source = kernel_source(program, protocol, 1, 0, 2, None, np.dtype("f4")) + PROBE
+    library = compiled(source, tmp_path, "probe")
+    library.probe.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_longlong, ctypes.c_uint64]
+    source, target = np.arange(4096, dtype="u1"), np.zeros(4096, "u1")
+    for nbytes in (0, 10, 1000):
+        target[:] = 0
+        library.probe(source.ctypes.data, target.ctypes.data, nbytes, 0)
+        tile = min(nbytes, protocol.tile)
+        assert (target[:tile] == source[:tile]).all()
+        assert not target[tile:].any()
+        for far in (1, *((1 << 29) * k // protocol.tile for k in range(1, 20))):
+            if far * protocol.tile >= nbytes:
+                library.probe(source.ctypes.data, target.ctypes.data, nbytes, far)
