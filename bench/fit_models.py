@@ -57,7 +57,9 @@ def judged(lines, parameters):
         predicted = float(np.dot(shares, parameters))
         cells[cell].append((predicted, seconds))
         off.append(abs(np.log(predicted / seconds)))
-    regret = [min(found)[1] / min(seconds for _, seconds in found) for found in cells.values()]
+    # of what is predicted alike, the first is called, as select does
+    called = [min(found, key=lambda one: one[0])[1] for found in cells.values()]
+    regret = [mine / min(seconds for _, seconds in found) for mine, found in zip(called, cells.values(), strict=True)]
     half, most = np.exp(np.percentile(off, [50, 90]))
     mean, worst = np.mean(regret), max(regret)
     return f"off by {half:.2f} (half), {most:.2f} (9 of 10); regret {mean:.3f} (mean), {worst:.2f} (worst)"

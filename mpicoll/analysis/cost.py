@@ -90,6 +90,13 @@ MODELS = {
         13.2e-6, 0.36e-6, 1 / 325e9, 1 / 1770e9, 13.8e-6, 23.2e-6, source="fitted to 266 times on 4 H200, 2026-11-28"
     ),
     "staged": CostModel(
-        5e-6, 1.5e-6, 1 / 10e9, 1 / 8e9, 2e-6, 12e-6, 2 / 25e9, source="host messages, two copies over PCIe"
+        5e-6,
+        1.5e-6,
+        1 / 10e9,
+        1 / 8e9,
+        2e-6,
+        21e-6,
+        0.3e-9,
+        source="host messages, copies over PCIe; of a call as in 152 times on 4 H100, to 64 KiB, 2026-11-28",
     ),
 }

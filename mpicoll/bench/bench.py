@@ -76,11 +76,15 @@ class Bench:
         way = self.way(trial, job.algorithm)
         call = self.subject.bind(trial, job.algorithm)
         wrong = self._validate(trial, call, str(way), 0)
-        others = self._others(trial)
-        seconds, *of_others = measure(
-            [call, *others.values()], self.clock, self.budget, iterations=options.iterations, warmup=options.warmup
-        )
-        wrong += self._validate(trial, call, str(way), 1)
+        try:
+            others = self._others(trial)
+            seconds, *of_others = measure(
+                [call, *others.values()], self.clock, self.budget, iterations=options.iterations, warmup=options.warmup
+            )
+            wrong += self._validate(trial, call, str(way), 1)
+        except ShortageError:
+            self.report.wrong_unmeasured += wrong
+            raise
         return Measurement(job.case, way, in_place, seconds, wrong, dict(zip(others, of_others, strict=True)))
 
     def way(self, trial: Trial, algorithm: str | None) -> Way:

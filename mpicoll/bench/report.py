@@ -109,6 +109,7 @@ class Report:
         rows: what was measured.
         refused: what was left out, and why.
         complaints: wrong results that were described.
+        wrong_unmeasured: wrong elements of calls that were not measured after all.
         baselines: names of what else is measured.
     """
 
@@ -117,6 +118,7 @@ class Report:
     rows: list[Measurement] = field(default_factory=list)
     refused: list[dict[str, str]] = field(default_factory=list)
     complaints: int = 0
+    wrong_unmeasured: int = 0
     baselines: tuple[str, ...] = ()
     begun: bool = False
 
@@ -174,7 +176,7 @@ class Report:
     @property
     def wrong(self) -> int:
         """Wrong elements of all ranks."""
-        return sum(row.wrong for row in self.rows)
+        return self.wrong_unmeasured + sum(row.wrong for row in self.rows)
 
     def end(self, seconds: float) -> None:
         """Print the last lines."""

@@ -77,6 +77,14 @@ def _on_host(array: Any) -> Any:
     return array if isinstance(array, np.ndarray) else array.get()
 
 
+def _described(buffer: Buffer) -> str:
+    """Describe the first wrong element, which takes memory that there may not be."""
+    try:
+        return buffer.first_wrong()
+    except MemoryError:
+        return "no memory to find the first"
+
+
 class Trial:
     """A case in one form on this rank.
 
@@ -138,5 +146,5 @@ class Trial:
     def wrong(self) -> tuple[int, str]:
         """Return the number of wrong elements on this rank, and the first of them in words."""
         wrong = {name: number for name, buffer in self.buffers.items() if (number := buffer.wrong())}
-        words = [f"{name}: {self.buffers[name].first_wrong()}" for name in wrong]
+        words = [f"{name}: {_described(self.buffers[name])}" for name in wrong]
         return sum(wrong.values()), "".join(words[-1:])  # the output's, where both are wrong

@@ -87,8 +87,9 @@ def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str
 
 
 def _pinned(facts: Facts) -> Choice:
-    """Return what is cheapest for a middle size, uncut: the same for every size."""
-    middle = [c for c in candidates(replace(facts, nbytes=1 << 16, segment_bytes=0)) if c.seconds is not None]
+    """Return what is cheapest for a middle size, uncut, on the best path: the same for every size."""
+    one_path = replace(facts, nbytes=1 << 16, segment_bytes=0, paths=facts.paths[:1])
+    middle = [c for c in candidates(one_path) if c.seconds is not None]
     return replace(min(middle, key=lambda c: c.seconds or 0.0).choice, segments=1)
 
 

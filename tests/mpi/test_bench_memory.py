@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpicoll.bench.memory import Host
+import mpicoll.bench.bench
+import mpicoll.bench.trial
+from mpicoll.bench.memory import Host, ShortageError
 from mpicoll.bench.run import run
 
 WORLD = MPI.COMM_WORLD
@@ -79,3 +81,17 @@ def test_modes_leave_out_what_does_not_fit(monkeypatch, mode):
     assert [row.get("bytes", row.get("nbytes")) for row in found["rows"]] == [FITS]
     (refused,) = found["refused"]
     assert refused["what"] == "allreduce"
+
+
+@pytest.mark.mpi(min_size=2)
+def test_what_was_wrong_is_not_forgotten(monkeypatch):
+    """The first validation finds it, then a baseline's array does not fit on a rank."""
+    bench = mpicoll.bench.bench.Bench
+
+    def short(self, trial):
+        raise ShortageError("memory of rank 0 is too little")
+
+    monkeypatch.setattr(bench, "_others", short)
+    monkeypatch.setattr(mpicoll.bench.trial.Trial, "wrong", lambda self: (1, "recvbuf: element 0"))
+    status = run(f"--op bcast --sizes {FITS} --iters 2 --warmup 0".split())
+    assert WORLD.allgather(status) == [1] * WORLD.size

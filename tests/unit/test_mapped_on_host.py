@@ -208,3 +208,4 @@ def test_tiles_far_behind_the_end_of_a_block_touch_nothing(tmp_path, protocol):
         for far in (1, *((1 << 29) * k // protocol.tile for k in range(1, 20))):
             if far * protocol.tile >= nbytes:
                 library.probe(source.ctypes.data, target.ctypes.data, nbytes, far)
+        assert not target[tile:].any()

@@ -61,3 +61,19 @@ def test_choices_that_were_taken_over_from_four_ranks_are_near_the_model_s_best(
         times = {c.choice.algorithm: c.seconds for c in candidates(there) if c.choice.path == "mapped"}
         assert choice.path == "mapped"
         assert times[choice.algorithm] <= 1.1 * min(times.values())
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8])
+@pytest.mark.parametrize("name", [name for name in COLLECTIVES if name != "barrier"])
+@pytest.mark.parametrize("paths", [OFFERED, OFFERED[1:], OFFERED[2:]])
+def test_what_is_pinned_takes_the_best_path(name, size, paths):
+    """It is chosen once for all sizes: long vectors must not go through the host where they need not."""
+    assert make_plan(Key(facts(name, 1 << 30, size, paths=paths, reproducible="runs"), 0)).path == paths[0]
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+@pytest.mark.parametrize("name", ["allreduce", "bcast", "allgather", "alltoall"])
+def test_messages_are_staged_only_while_short(name, size):
+    """Measured with 4 ranks, direct is faster from 512 B (bcast) or some KiB on."""
+    for nbytes in (1 << 16, 1 << 20, 1 << 30):
+        assert make_plan(Key(facts(name, nbytes, size, paths=OFFERED[1:]), 0)).path == "direct"
