@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 import traceback
 from typing import NoReturn
+
+#: seconds in which the launcher passes on what a rank printed: MPICH's drops what it has not read by the abort
+FORWARDED = 0.5
 
 
 def main() -> NoReturn:
@@ -19,6 +23,7 @@ def main() -> NoReturn:
         raise
     except BaseException:
         print(f"rank {MPI.COMM_WORLD.rank} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+        time.sleep(FORWARDED)
         MPI.COMM_WORLD.Abort(1)
     MPI.COMM_WORLD.Barrier()  # some launchers end the job when the first rank has left with an error
     sys.exit(status)
