@@ -25,7 +25,7 @@ UNITS = [CostModel(**{name: float(name == one) for name in PARAMETERS}) for one 
 
 
 def measured(rows, ranks, path):
-    """Yield (collective, bytes), the algorithm, seconds, and each parameter's share in its cost."""
+    """Yield (collective, bytes), seconds of an algorithm, and each parameter's share in its cost."""
     for row in rows:
         for name, times in row["ours"].items():
             choice, _, where = name.partition("@")
@@ -36,24 +36,24 @@ def measured(rows, ranks, path):
             facts = Facts(row["collective"], ranks, row["nbytes"], "device")
             pieces = waves(card, facts) if path == "mapped" else int(cut or best_segments(card, facts, path)[0])
             shares = [unit.seconds(card.cost, ranks, row["nbytes"], pieces) for unit in UNITS]
-            yield (row["collective"], row["nbytes"]), algorithm, times[0] * 1e-6, shares
+            yield (row["collective"], row["nbytes"]), times[0] * 1e-6, shares
 
 
-def fitted(seconds, shares):
+def fitted(lines):
     """Return the parameters."""
     from scipy.optimize import nnls
 
-    relative = shares / seconds[:, None]
+    relative = np.array([np.array(shares) / seconds for _, seconds, shares in lines])
     scale = np.abs(relative).max(axis=0)
     scale[scale == 0] = 1
-    found, _ = nnls(relative / scale, np.ones(len(seconds)))
+    found, _ = nnls(relative / scale, np.ones(len(lines)))
     return found / scale
 
 
 def judged(lines, parameters):
     """Return by what factor half of the predictions are off at most, and 9 of 10; and the mean and worst regret."""
     cells, off = defaultdict(list), []
-    for cell, _, seconds, shares in lines:
+    for cell, seconds, shares in lines:
         predicted = float(np.dot(shares, parameters))
         cells[cell].append((predicted, seconds))
         off.append(abs(np.log(predicted / seconds)))
@@ -72,7 +72,7 @@ def main():
     parser.add_argument("--path", default="mapped")
     options = parser.parse_args()
     lines = list(measured(json.loads(options.run.read_text(encoding="utf-8")), options.ranks, options.path))
-    found = fitted(np.array([line[2] for line in lines]), np.array([line[3] for line in lines]))
+    found = fitted(lines)
     print(f"{len(lines)} times; now: {judged(lines, [getattr(MODELS[options.path], name) for name in PARAMETERS])}")
     print(f"fitted: {judged(lines, found)}")
     print(", ".join(f"{name}={value:.3g}" for name, value in zip(PARAMETERS, found, strict=True)))

@@ -49,7 +49,7 @@ class Protocol:
         return self.threads // 32 * BLOCKS
 
     def block(self, warps: int) -> int:
-        """Return the threads of a block where so many of its warps have a slot: one more has none."""
+        """Return the threads of a block where so many of its warps have a slot, and one more has none if it fits."""
         return min((warps + 1) * 32, self.threads)
 
 

@@ -5,7 +5,6 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import mpicoll
@@ -40,7 +39,7 @@ def rows(path):
 @pytest.mark.parametrize("path", ["mapped", "direct"])
 def test_parameters_are_found_again(path):
     lines = list(fit.measured(rows(path), RANKS, path))
-    found = fit.fitted(np.array([line[2] for line in lines]), np.array([line[3] for line in lines]))
+    found = fit.fitted(lines)
     assert found == pytest.approx([getattr(TRUE, name) for name in fit.PARAMETERS], rel=1e-3, abs=1e-9)
     assert fit.judged(lines, found).startswith("off by 1.00 (half), 1.00 (9 of 10); regret 1.000 (mean), 1.00 (worst)")
 
@@ -65,6 +64,6 @@ def test_the_packaged_model_is_fitted_to_the_run_that_is_kept():
     kept = PATH.parent / "results" / "2026-11-28-algorithms-4xH200.json"
     lines = list(fit.measured(json.loads(kept.read_text(encoding="utf-8")), RANKS, "mapped"))
     assert f"{len(lines)} times" in MODELS["mapped"].source
-    found = fit.fitted(np.array([line[2] for line in lines]), np.array([line[3] for line in lines]))
+    found = fit.fitted(lines)
     packaged = [getattr(MODELS["mapped"], name) for name in fit.PARAMETERS]
     assert packaged == pytest.approx(found, rel=0.02, abs=1e-13)
