@@ -10,6 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.bench.options import RequestError
+from mpicoll.bench.subject import anywhere
 from mpicoll.runtime.environment import has_driver
 
 T = TypeVar("T")
@@ -72,10 +73,10 @@ def in_memory(world: MPI.Intracomm, make: Callable[[], T]) -> T:
     try:
         made = make()
     except MemoryError as error:
-        why = str(error) or "no memory"
-    for rank, reason in enumerate(world.allgather(why)):
-        if reason:
-            raise ShortageError(f"memory of rank {rank} is too little ({reason})")
+        why = f"memory of rank {world.rank} is too little ({str(error) or 'no memory'})"
+    why = anywhere(world, why)
+    if why:
+        raise ShortageError(why)
     return made  # type: ignore[return-value]
 
 
