@@ -26,8 +26,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.algorithms import registry
-from mpicoll.runtime import channel as channels
-from mpicoll.runtime import progress
+from mpicoll.runtime import channel, progress
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 #: tenths of the calls until caches are full
@@ -224,8 +223,8 @@ def main() -> int:
             soak.call()
         soak.clear()
         gc.collect()
-        slots = sum(len(found.slots) for found in channels._live)
-        row = (resident(), len(channels._live), slots, len(progress.in_flight), can_make())
+        slots = sum(len(found.slots) for found in channel.live)
+        row = (resident(), len(channel.live), slots, len(progress.in_flight), can_make())
         row = (*(max(column) for column in zip(*world.allgather(row[:4]), strict=True)), row[4])
         rows.append(row)
         if first:

@@ -12,7 +12,7 @@ from mpicoll.algorithms import algorithm
 from mpicoll.algorithms import catalogue as _catalogue
 from mpicoll.analysis.verify import verify
 from mpicoll.dispatch.plan import Plan, plan
-from mpicoll.errors import MismatchError, ScheduleError, StalledError, UnsupportedError
+from mpicoll.errors import MismatchError, ScheduleError, StalledError, TransportError, UnsupportedError
 from mpicoll.runtime.environment import prepare as _prepare
 from mpicoll.schedule.collectives import collective as _collective
 from mpicoll.settings import override, settings
@@ -30,6 +30,7 @@ __all__ = [
     "Plan",
     "ScheduleError",
     "StalledError",
+    "TransportError",
     "UnsupportedError",
     "algorithm",
     "algorithms",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from mpi4py import MPI
@@ -13,22 +12,17 @@ from mpicoll.dispatch.plan import Plan
 from mpicoll.dispatch.rules import parse_rules
 from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
-from mpicoll.request import PersistentRequest, Request
-from mpicoll.runtime import execute, hot, progress
-from mpicoll.runtime.agreement import Fingerprint, agreed, announced
-from mpicoll.runtime.arrays import device_of_argument
-from mpicoll.runtime.calls import read_call
-from mpicoll.runtime.channel import Channel, channel_of
-from mpicoll.runtime.operands import Operands
-from mpicoll.runtime.recent import Decision, address_of, frozen, state
+from mpicoll.point_to_point import PointToPoint
+from mpicoll.request import MessageRequest, PersistentRequest, Request
+from mpicoll.runtime import conductor, hot
+from mpicoll.runtime.agreement import Word, asked
+from mpicoll.runtime.channel import Channel, refuse_after_finalize
+from mpicoll.runtime.channels import channel_of, started_channel_of
+from mpicoll.runtime.decision import Call
 from mpicoll.runtime.spec import is_in_place, read_spec
-from mpicoll.settings import settings
-
-#: CuPy, if it was imported and has no device
-_no_device: object = None
 
 
-class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: ignore[misc]  # other requests than MPI's
+class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracomm):  # type: ignore[misc]  # other requests than MPI's
     """An intracommunicator whose upper-case collective methods take NumPy and CuPy arrays.
 
     It shares the handle of the communicator that it is made from.  Private messages travel on
@@ -41,6 +35,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
     Raises:
         TypeError: not an intracommunicator.
         ValueError: the null communicator, or rules that cannot be read.
+        RuntimeError: MPI was finalized.
     """
 
     _rules: str
@@ -50,6 +45,7 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
     def __new__(cls, comm: MPI.Intracomm = MPI.COMM_WORLD, *, algorithms: str | None = None) -> Communicator:
         if not isinstance(comm, MPI.Comm):
             raise TypeError(f"comm is a {type(comm).__name__}, not a communicator")
+        refuse_after_finalize()
         if comm == MPI.COMM_NULL:
             raise ValueError("comm is the null communicator")
         if not isinstance(comm, MPI.Intracomm):
@@ -72,136 +68,80 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
             algorithm: as in the call.
             named: as in the call.
         """
-        operands, channel = self._read(method, arguments, named)
-        _connect(channel, operands.device)
-        operands = _at_home(operands, channel)
-        return execute.plan_for(operands, channel, algorithm, self._rules)
+        return conductor.plan(replace(self._call("plan", method, arguments, algorithm, None), named=named))
 
     _run = hot.run
 
-    def _run_in_turn(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> None:
+    def _run_in_turn(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> None:
         """Do a blocking call: the one way to the executor."""
-        channel = self._get_channel()
-        channel.take_turn()
+        call = self._call("blocking", method, arguments, algorithm, stream)
+        call.channel.take_turn()
         try:
-            self._do(channel, method, arguments, algorithm, stream)
+            conductor.blocking(call, self._hot)
         finally:
-            channel.end_turn()
+            call.channel.end_turn()
 
-    def _do(
-        self, channel: Channel, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any
-    ) -> None:
-        """Run a remembered call, or decide and remember."""
-        key, rest, where = self._asked_for(method, arguments, algorithm, stream)
-        known = channel.recent.find(key, rest)
-        if known is not None:
-            channel.calls += 1
-            progress.run(known, channel)
-            self._hot.note(channel, method, arguments, algorithm, stream, known)
-            return
-        operands, plan = self._decide("blocking", channel, method, arguments, algorithm)
-        with _on(operands, stream) as pointer:
-            bound = execute.run(plan, operands, channel, pointer)
-        if _repeatable(operands, where):
-            channel.recent.remember(key, rest, bound)
+    def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Request:
+        """Start a nonblocking call; local."""
+        channel = self._channel = self._channel or started_channel_of(self, self._rules)
+        call = Call(channel, "nonblocking", method, arguments, algorithm, stream, self._rules)
+        return Request(call, conductor.nonblocking(call))
 
-    def _asked_for(
-        self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any
-    ) -> tuple[tuple[Any, ...], ...]:
-        """Return a call's key among the remembered ones, what is compared beside it, and where the call would run."""
-        where = _where(stream)
-        key = (method, *map(state, arguments[:2]), algorithm, self._rules, *where, settings.version)
-        return key, frozen(arguments[2:]), where
-
-    def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> Request:
-        """Start a nonblocking call."""
-        channel = self._get_channel()
-        key, rest, where = self._asked_for(f"I{method}", arguments, algorithm, stream)
-        known = channel.recent.find(key, rest)
-        if known is not None:
-            channel.calls += 1
-            operands, plan = known.operands, known.plan
-        else:
-            operands, plan = self._decide("nonblocking", channel, method, arguments, algorithm)
-            if _repeatable(operands, where):
-                channel.recent.remember(key, rest, Decision.of(operands, plan))
-        with _on(operands, stream) as pointer:
-            return Request(plan, lambda: execute.begin(plan, operands, channel, pointer, arguments))
-
-    def _prepare(
-        self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any
-    ) -> PersistentRequest:
+    def _prepare(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> PersistentRequest:
         """Make a persistent call."""
-        channel = self._get_channel()
-        operands, plan = self._decide("persistent", channel, method, arguments, algorithm)
-        with _on(operands, stream) as pointer:
-            start, free = execute.prepare(plan, operands, channel, pointer)
-        return PersistentRequest(plan, start, free)
+        return PersistentRequest(
+            conductor.persistent(self._call("persistent", method, arguments, algorithm, stream))
+        )
 
-    def _decide(
-        self, form: str, channel: Channel, method: str, arguments: tuple[Any, ...], algorithm: str | None
-    ) -> tuple[Operands, Plan]:
-        """Read a call and plan it, and ask the other ranks where a setting demands it."""
-        channel.calls += 1
-        if _asked() and channel.peers is None:  # a rank that fails must not leave the others in `connect`
-            devices = channel.exchange(max(map(device_of_argument, arguments[:2]), default=-1))
-            if min(devices) >= 0:
-                channel.connect(devices[channel.rank])
-
-        def decide(limit: int) -> tuple[Operands, Plan]:
-            operands = read_call(method, channel.rank, channel.size, arguments, {})
-            if not _asked():
-                _connect(channel, operands.device)
-            operands = _at_home(operands, channel)
-            plan = execute.plan_for(operands, channel, algorithm, self._rules, limit)
-            if form == "blocking" and _asked():
-                execute.reserve(plan, operands, channel)
-            return operands, plan
-
-        if not _asked():
-            return decide(settings.scratch_limit)
-        operands, plan = agreed(channel, form, method, decide, compare=settings.debug > 0)
-        if settings.debug > 1:
-            print(f"[mpicoll rank {channel.rank}] {plan}", file=sys.stderr, flush=True)
-        return operands, plan
+    def _call(self, form: str, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Call:
+        return Call(self._get_channel(), form, method, arguments, algorithm, stream, self._rules)
 
     def _gathered_counts(self, sendbuf: Any, recvbuf: Any) -> list[int]:
         """Return every rank's number of elements of recvbuf, for Reduce_scatter without recvcounts."""
-        mine, trouble, count, channel = None, None, 0, self._get_channel()
+        channel = self._get_channel()
+        what, count, trouble = "the counts of reduce_scatter", 0, None
         try:
             if is_in_place(sendbuf) or sendbuf is None or is_in_place(recvbuf) or recvbuf is None:
                 raise ValueError("reduce_scatter: recvcounts is needed where recvbuf is not an array of its own")
             spec = read_spec("reduce_scatter", "recvbuf", recvbuf)
             assert spec.array is not None
             count = int(spec.count if spec.count is not None else spec.array.size)
-            mine = Fingerprint("", "reduce_scatter", spec.array.dtype.name, -1, "", -1, "")
         except Exception as error:
             trouble = error
-        if _asked():
-            channel.calls += 1
-            announced(channel, "Reduce_scatter", mine, trouble, compare=settings.debug > 0)
-        elif trouble is not None:
-            raise trouble
-        return channel.exchange(count)
+        word = Word.refusing(what, trouble) if trouble else Word(what, told=count)
+        return [said.told for said in conductor.tell(channel, word, trouble)]
 
-    def _tell(self, error: Exception) -> NoReturn:
+    def _tell(self, what: str, error: Exception) -> NoReturn:
         """Tell the other ranks that this one cannot make a call, where a setting demands it; raises the error."""
-        if _asked():
+        if asked():
             channel = self._get_channel()
             channel.calls += 1
-            announced(channel, "", None, error, compare=False)
+            conductor.tell(channel, Word.refusing(what, error), error)
         raise error
 
     def _get_channel(self) -> Channel:
         channel = self._channel
-        if channel is None:
+        if channel is None or not channel.ready:
             channel = self._channel = channel_of(self, self._rules)
         channel.check()
         return channel
 
-    def _read(self, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Operands, Channel]:
-        channel = self._get_channel()
-        return read_call(method, channel.rank, channel.size, arguments, named), channel
+    def Free(self) -> None:
+        """Free the communicator, once the calls in flight on it have ended; collective."""
+        self._settle()
+        super().Free()
+
+    def Disconnect(self) -> None:
+        """Disconnect, once the calls in flight have ended; collective."""
+        self._settle()
+        super().Disconnect()
+
+    def _settle(self) -> None:
+        if self._channel is not None and not self._channel.freed:
+            self._channel.settle()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (MPI.Intracomm(self), self._rules)
 
     def _wrap(self, comm: MPI.Comm) -> Any:
         """Return a derived communicator as this type; the null communicator as it is."""
@@ -212,6 +152,20 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
     def Dup(self, info: MPI.Info | None = None) -> Any:
         """Duplicate; as mpi4py's, but of this type."""
         return self._wrap(MPI.Intracomm(self).Dup(info))
+
+    def Dup_with_info(self, info: MPI.Info) -> Any:
+        """Duplicate with hints; as mpi4py's, but of this type."""
+        return self._wrap(MPI.Intracomm(self).Dup_with_info(info))
+
+    def Idup(self, info: MPI.Info | None = None) -> Any:
+        """Start to duplicate; as mpi4py's, but of this type."""
+        comm, request = MPI.Intracomm(self).Idup(info)
+        return self._wrap(comm), MessageRequest(request)
+
+    def Idup_with_info(self, info: MPI.Info) -> Any:
+        """Start to duplicate with hints; as mpi4py's, but of this type."""
+        comm, request = MPI.Intracomm(self).Idup_with_info(info)
+        return self._wrap(comm), MessageRequest(request)
 
     def Clone(self) -> Any:
         """Duplicate without the attributes; as mpi4py's, but of this type."""
@@ -234,52 +188,6 @@ class Communicator(Blocking, Nonblocking, Persistent, MPI.Intracomm):  # type: i
         return self._wrap(MPI.Intracomm(self).Create_group(group, tag))
 
 
-def _repeatable(operands: Operands, where: tuple[Any, ...]) -> bool:
-    """Tell whether an equal call need not be decided again."""
-    packed = operands.before or operands.after
-    elsewhere = operands.device >= 0 and operands.device != where[0]
-    return not (packed or elsewhere or _asked())
-
-
-def _connect(channel: Channel, device: int) -> None:
-    """Map the peers' memory before the first call with device arrays is planned."""
-    if device >= 0:
-        channel.connect(device)
-
-
-def _at_home(operands: Operands, channel: Channel) -> Operands:
-    """Return the call on the device of the communicator's inboxes, if it has any."""
-    if operands.device < 0 or channel.mapped is None or operands.device == channel.mapped.device:
-        return operands
-    from mpicoll.runtime.elsewhere import moved
-
-    return moved(operands, channel.mapped.device)
-
-
-def _asked() -> bool:
-    """Tell whether ranks ask each other before a call."""
-    return bool(settings.debug or settings.errors)
-
-
-def _where(stream: Any) -> tuple[Any, ...]:
-    """Return the device and the stream's address that a call on device arrays would use."""
-    global _no_device
-    cupy = sys.modules.get("cupy")
-    if cupy is None or cupy is _no_device:
-        return (stream,)
-    try:
-        return cupy.cuda.runtime.getDevice(), address_of(stream or cupy.cuda.get_current_stream())
-    except cupy.cuda.runtime.CUDARuntimeError:  # CuPy on a machine without a driver
-        _no_device = cupy
-        return (stream,)
-
-
-def _on(operands: Operands, stream: Any) -> Any:
-    """Make the arrays' device and stream current; gives the stream's address."""
-    if operands.device < 0:
-        if stream is not None:
-            raise ValueError(f"{operands.method}: stream is given, but the arrays are on the host")
-        return nullcontext(0)
-    from mpicoll.runtime.device import on_stream
-
-    return on_stream(operands.device, None if operands.moved else stream)
+def _again(comm: MPI.Intracomm, rules: str) -> Communicator:
+    """Return a copied or unpickled communicator."""
+    return Communicator(comm, algorithms=rules)

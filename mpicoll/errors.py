@@ -1,6 +1,6 @@
 """The exception types of mpicoll, and nothing else."""
 
-__all__ = ["MismatchError", "ScheduleError", "StalledError", "UnsupportedError"]
+__all__ = ["MismatchError", "ScheduleError", "StalledError", "TransportError", "UnsupportedError"]
 
 
 class ScheduleError(ValueError):
@@ -17,3 +17,7 @@ class MismatchError(RuntimeError):
 
 class StalledError(TimeoutError):
     """A collective made no progress within the time limit; its communicator cannot be used any more."""
+
+
+class TransportError(RuntimeError):
+    """MPI could not deliver a message of a call; its communicator cannot be used any more."""

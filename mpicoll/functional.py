@@ -17,7 +17,9 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.communicator import Communicator
+from mpicoll.runtime.agreement import Word
 from mpicoll.runtime.arrays import Array, as_array, is_cupy
+from mpicoll.runtime.conductor import tell
 
 
 def communicator(comm: MPI.Intracomm | None = None) -> Communicator:
@@ -175,7 +177,8 @@ def gatherv(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, **options:
 
 def _extents(name: str, where: Communicator, array: Array) -> tuple[list[int], int]:
     """Return every rank's extent of the first axis, and the elements of a row; a mistake is everybody's."""
-    shapes = where._get_channel().exchange((array.shape, array.dtype.str))
+    word = Word(f"the shapes of {name}", told=(array.shape, array.dtype.str))
+    shapes = [said.told for said in tell(where._get_channel(), word, None)]
     for rank, (shape, dtype) in enumerate(shapes):
         if not shape:
             raise ValueError(f"{name}: x has no axis to join along on rank {rank}")
@@ -199,7 +202,7 @@ def _divided(where: Communicator, name: str, array: Array) -> tuple[int, ...]:
         error = ValueError(
             f"{name}: the first axis of x, of shape {array.shape}, is not a multiple of {where.size} ranks"
         )
-        where._tell(error)
+        where._tell(name, error)
     return (array.shape[0] // where.size, *array.shape[1:])
 
 
@@ -209,7 +212,7 @@ def _array(where: Communicator, name: str, x: Any) -> Array:
     try:
         return as_array(name, "x", x)
     except Exception as error:
-        where._tell(error)
+        where._tell(name, error)
 
 
 def _result(x: Any, array: Array, shape: tuple[int, ...], out: Any) -> tuple[Any, Array]:

@@ -1,15 +1,19 @@
-"""Requests of nonblocking and persistent calls."""
+"""Requests of nonblocking and persistent calls, and of messages."""
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from mpi4py import MPI
 
 from mpicoll.dispatch.plan import Plan
-from mpicoll.runtime.progress import Operation, wait_for
+from mpicoll.runtime import progress
+from mpicoll.runtime.decision import Call
+from mpicoll.runtime.flight import Prepared
+from mpicoll.runtime.progress import Operation, advance_all, wait_for
 
 
 class Request:
@@ -17,30 +21,43 @@ class Request:
 
     It holds the arrays until the call is complete.  On each rank, calls on one communicator must be
     started in the same order; they may complete in any.  It is no MPI.Request, but `Waitall` and its
-    siblings here take both kinds.
-
-    Attributes:
-        plan: what runs, and why.
+    siblings here take both kinds.  A call that has failed raises its error whenever it is asked for.
     """
 
-    def __init__(self, plan: Plan, start: Callable[[], Operation]) -> None:
-        """Start the call."""
-        self.plan = plan
-        self._operation: Operation | None = start()
+    def __init__(self, call: Call, operation: Operation | None) -> None:
+        """Belong to a call that was started, or was not yet."""
+        self._call = call
+        self._operation = operation
+
+    @property
+    def plan(self) -> Plan:
+        """What runs, and why; waits until it is decided, for a communicator's first call."""
+        if self._call.plan is None and self._operation is not None:
+            operation = self._operation
+            wait_for(lambda: self._call.plan is not None or operation.done)
+            operation.check()
+        assert self._call.plan is not None
+        return self._call.plan
 
     def Test(self) -> bool:
-        """Make progress; True once the call is complete."""
+        """Make progress on all calls; True once this one is complete."""
         operation = self._operation
-        if operation is not None and operation.ended():
-            self._operation = None
-            operation.check()
+        if operation is not None:
+            if not operation.done:
+                advance_all()
+            if operation.done:
+                operation.check()
+                self._operation = None
         return self._operation is None
 
     def Wait(self) -> Literal[True]:
-        """Return when the call is complete and the result is safe for work on the call's stream."""
-        operation, self._operation = self._operation, None
-        if operation is not None:
-            operation.wait()
+        """Return when the call is complete and the result is safe for work on the call's stream.
+
+        What interrupts it (a signal's handler that raises) leaves the call as it is: it can be waited for again.
+        """
+        if self._operation is not None:
+            self._operation.wait()
+            self._operation = None
         return True
 
     test, wait = Test, Wait
@@ -54,9 +71,11 @@ class Request:
         if (
             operation is not None and not operation.done and not operation.channel.broken
         ):  # it lives on among the operations in flight
-            warnings.warn(
-                f"unfinished {self.plan.key.facts.collective} request was dropped", ResourceWarning, stacklevel=2
-            )
+            warnings.warn(f"unfinished {self._call.method.lower()} request was dropped", ResourceWarning, stacklevel=2)
+
+    def Free(self) -> None:
+        """Let go of the request; the call goes on, and the arrays are held until it is complete."""
+        self._operation = None
 
     @staticmethod
     def Waitall(requests: Sequence[Any]) -> Literal[True]:
@@ -64,7 +83,7 @@ class Request:
         for request in requests:
             if isinstance(request, Request):
                 request.Wait()
-        wait_for(lambda: Request.Testall(requests), [])
+        wait_for(lambda: Request.Testall(requests))
         return True
 
     @staticmethod
@@ -74,16 +93,25 @@ class Request:
 
     @staticmethod
     def Testany(requests: Sequence[Any]) -> tuple[int, bool]:
-        """Return (index of a complete request, True), or (MPI.UNDEFINED, False); null requests do not count."""
-        alive = [k for k, request in enumerate(requests) if request]
-        for k in alive:
+        """Return (index of a complete request, True), or (MPI.UNDEFINED, False).
+
+        Null requests, and persistent ones that are not started, do not count; (MPI.UNDEFINED, True) if all are such.
+        """
+        mine = [k for k, request in enumerate(requests) if isinstance(request, Request) and request]
+        for k in mine:
             if requests[k].Test():
                 return k, True
-        return MPI.UNDEFINED, not alive
+        others = [k for k, request in enumerate(requests) if not isinstance(request, Request)]
+        if not others:
+            return MPI.UNDEFINED, not mine
+        found, done = MPI.Request.Testany([requests[k] for k in others])
+        if found != MPI.UNDEFINED:
+            return others[found], True
+        return MPI.UNDEFINED, done and not mine
 
     @staticmethod
     def Waitany(requests: Sequence[Any]) -> int:
-        """Return the index of a complete request; MPI.UNDEFINED if all are null."""
+        """Return the index of a complete request; MPI.UNDEFINED if there is none to wait for."""
         found: list[int] = []
 
         def look() -> bool:
@@ -91,40 +119,72 @@ class Request:
             found[:] = [index]
             return done
 
-        wait_for(look, [r._operation for r in requests if isinstance(r, Request) and r._operation is not None])
+        wait_for(look)
         return found[0]
 
 
 class PersistentRequest(Request):
     """A call that is planned and bound once and can be started many times.
 
-    On each rank, persistent calls on one communicator must be made and started in the same order.
+    On each rank, persistent calls on one communicator must be made in the same order.
     """
 
-    def __init__(self, plan: Plan, start: Callable[[], Operation], free: Callable[[], object]) -> None:
-        """Keep how to start and to free the call; it is not started."""
-        self.plan = plan
-        self._operation = None
-        self._start: Callable[[], Operation] | None = start
-        self._free = free
+    def __init__(self, prepared: Prepared) -> None:
+        """Belong to a call that is planned and bound; it is not started."""
+        super().__init__(prepared.call, None)
+        self._prepared: Prepared | None = prepared
 
     def Start(self) -> None:
         """Start the call (again)."""
         if self._operation is not None:
-            raise RuntimeError(f"{self.plan.key.facts.collective}: the persistent request is still active")
-        if self._start is None:
-            raise RuntimeError(f"{self.plan.key.facts.collective}: the persistent request was freed")
-        self._operation = self._start()
+            raise RuntimeError(f"{self._call.method.lower()}: the persistent request is still active")
+        if self._prepared is None:
+            raise RuntimeError(f"{self._call.method.lower()}: the persistent request was freed")
+        self._operation = self._prepared.start()
 
     def Free(self) -> None:
         """Give everything back; an active call is completed first."""
-        self.Wait()
-        if self._start is not None:
-            self._start = None
-            self._free()
+        if self._operation is None or not self._operation.done:
+            self.Wait()
+        prepared, self._prepared, self._operation = self._prepared, None, None
+        if prepared is not None:
+            prepared.free()
 
     @staticmethod
     def Startall(requests: Sequence[PersistentRequest]) -> None:
         """Start all requests in order."""
         for request in requests:
             request.Start()
+
+
+class MessageRequest(MPI.Request):
+    """A message's request whose waiting lets mpicoll's calls go on, as one of MPI's own would let MPI's."""
+
+    def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
+        """Return when the message is complete; meanwhile all calls in flight go on."""
+        if not progress.in_flight:
+            return super().Wait(status)
+        wait_for(lambda: super(MessageRequest, self).Test(status))
+        return True
+
+    def Test(self, status: MPI.Status | None = None) -> bool:
+        """Make progress on all calls; True once the message is complete."""
+        if progress.in_flight:
+            advance_all()
+        return super().Test(status)
+
+    def wait(self, status: MPI.Status | None = None) -> Any:
+        """Return the object of a message once it is there; meanwhile all calls in flight go on."""
+        if not progress.in_flight:
+            return super().wait(status)
+        while not (found := super().test(status))[0]:
+            advance_all()
+            os.sched_yield()
+        return found[1]
+
+    def test(self, status: MPI.Status | None = None) -> tuple[bool, Any]:
+        """Return (whether the message is complete, its object); makes progress on all calls."""
+        if progress.in_flight:
+            advance_all()
+        return super().test(status)
+

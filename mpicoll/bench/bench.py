@@ -18,7 +18,7 @@ from mpicoll.bench.report import Measurement, Report
 from mpicoll.bench.subject import Mpicoll, Subject, Way, anywhere
 from mpicoll.bench.trial import Trial
 from mpicoll.errors import UnsupportedError
-from mpicoll.runtime.channel import channel_of
+from mpicoll.runtime.channels import channel_of
 
 Call = Callable[[], object]
 

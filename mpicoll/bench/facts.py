@@ -18,7 +18,7 @@ from mpi4py import MPI
 import mpicoll
 from mpicoll.bench.memory import Memory
 from mpicoll.communicator import Communicator
-from mpicoll.runtime.channel import channel_of
+from mpicoll.runtime.channels import channel_of
 from mpicoll.runtime.environment import prepared
 from mpicoll.runtime.waiting import cores
 from mpicoll.version import __version__

@@ -18,7 +18,7 @@ from mpicoll.dispatch.plan import Plan
 from mpicoll.runtime import execute
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.calls import read_call
-from mpicoll.runtime.channel import channel_of
+from mpicoll.runtime.channels import channel_of
 from mpicoll.runtime.hot import HotCalls
 from mpicoll.runtime.layout import Layout, Shape
 from mpicoll.runtime.operands import Operands

@@ -26,7 +26,7 @@ from mpicoll.bench.progress import Progress
 from mpicoll.bench.report import Report
 from mpicoll.bench.subject import Mpicoll
 from mpicoll.communicator import Communicator
-from mpicoll.runtime.channel import channel_of
+from mpicoll.runtime.channels import channel_of
 from mpicoll.settings import settings
 
 

@@ -36,6 +36,7 @@ class Bound:
         waits: position of each call that waits for messages, and their indices.
         program: where they are described.
         requests: all persistent requests, to be freed.
+        nbytes: bytes of each message.
         alive: false once freed.
         reached: position of the call that runs, or ran last.
         last_start: position of the last call that starts messages.
@@ -43,6 +44,8 @@ class Bound:
         device: number of the device whose streams and events the calls use, -1 for none.
         mark: marks the end of what was launched and returns what tells whether it is reached; None where
             the program itself ends only then.
+        limited: a time limit was in force when it was bound.
+        keep: lives as long as the program, such as the operator by whose identity it is known.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -56,6 +59,9 @@ class Bound:
     name: str = ""
     device: int = -1
     mark: Callable[[], Poll] | None = None
+    limited: bool = False
+    keep: object = None
+    nbytes: list[int] = field(default_factory=list)
 
     def add(self, *calls: Call | None, poll: Poll | None = None) -> None:
         """Append calls; `poll` belongs to each of them."""
@@ -83,6 +89,10 @@ class Bound:
         blocks = ",".join(map(str, block_ids(transfer.ref, self.program.schedule)))
         verb = "to send block {} to" if transfer.sends else "for block {} from"
         return f"step {transfer.step + 1} of {steps}: waiting {verb.format(blocks)} rank {transfer.peer}"
+
+    def pending_bytes(self, position: int) -> int:
+        """Return the bytes of the messages for which the call at a position waits."""
+        return sum(self.nbytes[t] for t in self.waits.get(position, ()))
 
     def settled(self, position: int) -> bool:
         """After an error at a position: tell whether all messages were sent and received all the same."""

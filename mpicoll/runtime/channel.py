@@ -1,26 +1,32 @@
 """The private side of a communicator: a duplicate for our messages, scratch, and bound plans.
 
-One channel belongs to a communicator's handle, as an MPI attribute, and is freed with it.
+One channel belongs to a communicator's handle, as an MPI attribute, and is freed with it.  It is
+made without waiting for anybody; what ranks must know of each other they exchange in an operation,
+behind which all others come.
 """
 
 from __future__ import annotations
 
-import atexit
-import os
+import secrets
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from mpi4py import MPI
 
 from mpicoll.errors import MismatchError, StalledError
-from mpicoll.runtime import awareness, progress
+from mpicoll.runtime import awareness, faults, progress
 from mpicoll.runtime.bound import TAGS, Bound
+from mpicoll.runtime.exchange import Routine, exchanged, met
+from mpicoll.runtime.progress import Operation
 from mpicoll.runtime.recent import Recent
+from mpicoll.runtime.refusals import Refusals
+from mpicoll.runtime.roll_call import Address
 from mpicoll.runtime.slot import Slot
-from mpicoll.runtime.waiting import Waiter, cores, wait_limited
-from mpicoll.runtime.watch import Watch
+from mpicoll.runtime.waiting import Waiter, cores
 from mpicoll.settings import override, settings
 
 #: settings on which ranks must agree, since a choice or a tag depends on them
@@ -39,59 +45,85 @@ AGREED = (
     "timeout",
 )
 
-#: slots that nonblocking calls take in turn: so many can be in flight before one waits for the oldest
+#: slots that calls which do not block take: so many are on their way at a time, the next ones wait for a slot
 NONBLOCKING = 6
-#: seconds that calls in flight may take when the program ends
-LAST_SECONDS = 1.0
+#: channels that are not freed yet
+live: weakref.WeakSet[Channel] = weakref.WeakSet()
 
-_forked = False
-_looking = threading.Lock()
-#: for each communicator's handle: two threads' first calls must not make two channels
-_making: dict[int, threading.Lock] = {}
-_keyval: int | None = None
-_live: weakref.WeakSet[Channel] = weakref.WeakSet()
+
+@dataclass(frozen=True)
+class Facts:
+    """What a rank tells the others once: its settings and rules, its MPI's awareness, its host, where it is asked."""
+
+    settings: dict[str, Any]
+    awareness: awareness.Awareness
+    host: str
+    id: str
+    address: Address | None
 
 
 class Channel:
     """Everything private to one communicator.
 
     Attributes:
-        comm: duplicate for private messages.
+        comm: duplicate for private messages, usable once `ready`.
         rank: this rank.
         size: number of ranks.
+        calls: calls made on the communicator, this rank's latest included.
+        moved: steps that operations on it have made.
+        busy: a call on it is in local work now.
+        last: the last operation of each lane, as long as it is in flight.
         awareness: what was found out about device pointers in MPI, the same on all ranks.
         waiter: how to wait for messages.
         peers: the mapping of the peers' memory, or in words why there is none; None before it was tried.
     """
 
+    awareness: awareness.Awareness
+    waiter: Waiter
+
     def __init__(self, parent: MPI.Intracomm, rules: str) -> None:
-        """Duplicate and compare settings; collective over the parent."""
-        self.comm = MPI.Intracomm(parent).Dup()
-        self.rank, self.size = self.comm.rank, self.comm.size
+        """Start to duplicate the parent and to compare settings; local."""
+        plain = MPI.Intracomm(parent)
+        self.rank, self.size = plain.rank, plain.size
         self.recent = Recent()
         self.slots: dict[int, Slot] = {}
-        self.started = self.persistent = self.calls = 0
+        self.last: dict[int, Operation] = {}
+        self.persistent = self.calls = self.moved = 0
+        self.busy = self.freed = self.ready = self.forked = False
         self.broken = ""
+        self.refused: Exception | None = None
+        self.refusals: Refusals | None = None
         self.turn = threading.Lock()
         self.caller = 0
-        self.watch: Watch | None = None
         self.peers: Any = None
         self.most_slots = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) // TAGS
-        mine = {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
-        facts = self.comm.allgather((mine, awareness.decide(), MPI.Get_processor_name()))
-        try:
-            _compare([settings_of for settings_of, _, _ in facts])
-        except MismatchError:
-            self.comm.Free()
-            raise
         self.limit = settings.timeout
-        if self.limit > 0:
-            self.watch = Watch(self)
-        self.awareness = awareness.agree([decision for _, decision, _ in facts])
-        here = [host for _, _, host in facts].count(MPI.Get_processor_name())
+        self.watch = faults.Watch(self, plain) if self.limit > 0 else None
+        mine = {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
+        live.add(self)
+        self.comm, request = plain.Idup()
+        self.setting_up = Operation(self, lambda _: self._set_up(request, mine), name="first call on a communicator")
+
+    def _set_up(self, duplicated: MPI.Request, mine: dict[str, Any]) -> Routine[None]:
+        """Exchange what ranks must know of each other."""
+        yield duplicated.Test
+        host, watch = MPI.Get_processor_name(), self.watch
+        name = secrets.token_hex(8)
+        own = Facts(mine, awareness.decide(), host, name, watch.address if watch else None)
+        facts: list[Facts] = yield from exchanged(self.comm, own)
+        try:
+            _compare([one.settings for one in facts])
+        except MismatchError as error:
+            self.refused = error
+            raise
+        if watch:
+            watch.agree(facts[0].id, [one.address for one in facts])
+        self.refusals = Refusals(self.comm, (self.most_slots - 1) * TAGS)
+        self.awareness = awareness.agree([one.awareness for one in facts])
+        here = [one.host for one in facts].count(host)
         yielding = settings.yield_wait
         self.waiter = Waiter(here > cores() if yielding is None else yielding)
-        _live.add(self)
+        self.ready = True
 
     def paths(self, compiled: bool = True) -> tuple[str, ...]:
         """Return how device arrays may travel on this communicator, best first.
@@ -120,25 +152,37 @@ class Channel:
 
     def connect(self, device: int) -> None:
         """Map the peers' memory, if that was not tried before and is wanted; collective."""
-        if self.peers is not None or settings.path not in (None, "mapped"):
+        if self.is_unconnected():
+            self.complete(lambda _: self.connecting(device))
+
+    def is_unconnected(self) -> bool:
+        """Tell whether the peers' memory is still to be mapped."""
+        return self.peers is None and settings.path in (None, "mapped")
+
+    def connecting(self, device: int) -> Routine[None]:
+        """Map the peers' memory, if that was not tried before and is wanted."""
+        if not self.is_unconnected():
             return
         if self.size == 1 or not settings.mapped_bytes:
             self.peers = "there is one rank" if self.size == 1 else "mapped_bytes is 0"
             return
         from mpicoll.runtime.peers import connect
 
-        self.peers = connect(self.comm, self.exchange, device, settings.mapped_bytes, bool(settings.mapped_shared))
+        self.peers = yield from connect(self.comm, device, settings.mapped_bytes, bool(settings.mapped_shared))
 
     def check(self) -> None:
-        """Refuse a communicator on which a call has stalled or raised, a forked one, and any after MPI's end."""
-        if _forked:
+        """Refuse a communicator that was freed, or on which a call has stalled or raised, and any after MPI's end."""
+        if self.forked:
             raise RuntimeError(
                 "this process was forked after mpicoll was used; MPI does not survive that: spawn instead"
             )
+        if self.refused is not None:
+            raise self.refused
+        if self.freed:
+            raise RuntimeError("the communicator was freed: no call can be made on it any more")
         if self.broken:
             raise StalledError(f"this communicator cannot be used after: {self.broken}")
-        if MPI.Is_finalized():
-            raise RuntimeError("MPI was finalized: no call can be made any more")
+        refuse_after_finalize()
 
     def take_turn(self) -> None:
         """Wait while another thread makes a call on this communicator; refuse one from within a call."""
@@ -155,92 +199,83 @@ class Channel:
 
     def spoiled(self, bound: Bound, position: int, error: BaseException) -> None:
         """Note that a call raised: unless its messages all arrived, later ones could be taken for them."""
-        if bound.settled(position):
+        if not bound.requests or bound.settled(position):
             bound.free()
         else:
             self.broken = f"{bound.name.format(self.calls)} raised {error!r}"
 
+    def complete(self, make: Callable[[Operation], Routine[Any]]) -> Any:
+        """Return the result of a routine on this communicator, having waited for it."""
+        return Operation(self, make, name=f"call #{self.calls}").wait()
+
     def exchange(self, mine: Any) -> list[Any]:
         """Return every rank's object; raises StalledError if a rank does not come in time."""
-        if self.watch is not None:
-            self.meet()
-        return self.comm.allgather(mine)
+        found: list[Any] = self.complete(lambda _: exchanged(self.comm, mine))
+        return found
 
     def meet(self) -> None:
         """Wait for all ranks; raises StalledError if one does not come in time."""
-        arrived = self.comm.Ibarrier()
-        wait_limited(arrived.Test, self, lambda: f"call #{self.calls}: waiting for all ranks to make it")
+        self.complete(lambda _: met(self.comm))
 
-    def stalled(self, what: str) -> StalledError:
-        """Return the error for a call that does not go on; asks which ranks are missing."""
+    def stalled(self, what: str, why: str) -> StalledError:
+        """Return the error for a call that does not go on: what waits, and why that is in vain."""
         self.broken = what
         if self.mapped is not None:
             self.mapped.abort()
-        absent = self.watch.absent() if self.watch else []
-        missing = f"; not arrived: rank{'s'[: len(absent) > 1]} {', '.join(map(str, absent))}" if absent else ""
-        return StalledError(f"{what}{missing}")
+        return StalledError(f"{what}; {why}")
 
     def slot(self, number: int) -> Slot:
-        """Return a slot: 0 for blocking calls, see `next_slot` for others."""
-        found = self.slots.get(number)
-        if found is None:
-            found = self.slots[number] = Slot(number)
-        return found
+        """Return a slot by its number: 0 is for blocking calls."""
+        return self.slots.setdefault(number, Slot(progress.COMMON))
 
-    def next_slot(self) -> Slot:
-        """Return the slot for the next nonblocking call: all ranks take them in the same order."""
-        self.started += 1
-        return self.slot(1 + (self.started - 1) % NONBLOCKING)
-
-    def release(self, slot: Slot, bound: Bound) -> None:
-        """Give back a persistent request's plan, and its slot if that was the last one."""
-        slot.disown(bound)
-        if not slot.owned and self.slots.get(slot.number) is slot:
-            del self.slots[slot.number]
-            slot.close()
+    def free_slot(self) -> Slot | None:
+        """Return a slot for a call that does not block, None while all are taken."""
+        every = (self.slot(number) for number in range(1, 1 + NONBLOCKING))
+        return next((slot for slot in every if not slot.taken), None)
 
     def own_slot(self) -> Slot:
-        """Return a slot for a persistent request."""
+        """Return a slot for a persistent request, with a lane of its own as far as there are tags."""
         self.persistent += 1
-        spare = self.most_slots - 1 - NONBLOCKING
-        return self.slot(1 + NONBLOCKING + (self.persistent - 1) % spare)
+        lane = 1 + (self.persistent - 1) % (self.most_slots - 2)  # the last one's first tag is for refusals
+        number = NONBLOCKING + self.persistent
+        slot = self.slots[number] = Slot(lane)
+        return slot
+
+    def release(self, slot: Slot) -> None:
+        """Give back the slot of a persistent request."""
+        if not self.freed:
+            self.slots = {number: other for number, other in self.slots.items() if other is not slot}
+            slot.close()
 
     def close(self) -> None:
         """Free everything but the communicator: no collective call, so safe in any order of exit."""
         for slot in [] if self.broken else self.slots.values():  # what has stalled is left as it is
             slot.close()
 
+    def settle(self) -> None:
+        """Wait until the calls in flight have ended; after one that broke the communicator others never do."""
+        progress.wait_for(lambda: bool(self.broken) or all(o.channel is not self for o in tuple(progress.in_flight)))
+
     def free(self) -> None:
-        """Free everything."""
-        self.close()
-        _live.discard(self)
+        """Free everything, once the calls in flight have ended; collective."""
+        if self.freed:
+            return
+        self.settle()
+        live.discard(self)
         if not self.broken:
             if self.mapped is not None:
                 # a rank that has stalled does not come: the memory stays mapped
                 with suppress(StalledError), override(timeout=settings.timeout or self.limit):
                     self.mapped.close(self.meet)
+            self.close()
             self.comm.Free()
-            if self.watch:
-                self.watch.comm.Free()
+        self.freed, self.broken = True, self.broken or "the communicator was freed"
 
 
-def channel_of(comm: MPI.Intracomm, rules: str = "") -> Channel:
-    """Return a communicator's channel; the first call is collective."""
-    global _keyval
-    with _looking:
-        if _keyval is None:
-            _keyval = MPI.Comm.Create_keyval(None, lambda _comm, _key, channel: channel.free())
-            atexit.register(_close_all)
-            os.register_at_fork(after_in_child=_note_fork)
-        making = _making.setdefault(comm.handle, threading.Lock())
-    with making:  # its own: it waits for other ranks, whose threads may make first calls in another order
-        found = comm.Get_attr(_keyval)
-        if found is None:
-            found = Channel(comm, rules)
-            comm.Set_attr(_keyval, found)
-    with _looking:
-        _making.pop(comm.handle, None)
-    return found  # type: ignore[return-value]
+def refuse_after_finalize() -> None:
+    """Raise RuntimeError if MPI has ended: asking it anything would end the process."""
+    if MPI.Is_finalized():
+        raise RuntimeError("MPI was finalized: no call can be made any more")
 
 
 def _compare(all_settings: list[dict[str, Any]]) -> None:
@@ -250,19 +285,3 @@ def _compare(all_settings: list[dict[str, Any]]) -> None:
         for name, value in other.items():
             if value != first[name]:
                 raise MismatchError(f"setting {name!r} is {first[name]!r} on rank 0, {value!r} on rank {rank}")
-
-
-def _note_fork() -> None:
-    global _forked
-    _forked = True
-    for channel in _live:
-        channel.broken = "a fork"
-
-
-def _close_all() -> None:
-    if _forked:
-        return
-    progress.drain(LAST_SECONDS)
-    if MPI.Is_initialized() and not MPI.Is_finalized():
-        for channel in list(_live):
-            channel.close()

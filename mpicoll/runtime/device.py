@@ -15,7 +15,7 @@ from mpicoll.runtime.host import Call, apply
 from mpicoll.runtime.launch import launcher
 from mpicoll.runtime.layout import Run
 from mpicoll.runtime.ops import Operator
-from mpicoll.runtime.recent import address_of
+from mpicoll.runtime.streams import address_of
 
 _runtime = cupy.cuda.runtime
 #: cudaMemcpyDefault: the driver sees from the addresses which way to copy
@@ -199,9 +199,10 @@ class Handover:
 
     Attributes:
         ptr: address of the caller's stream.
+        side: address of the stream that the call works on, known before it begins.
     """
 
-    def __init__(self, device: int, caller: int, side: int) -> None:
+    def __init__(self, device: int, caller: int, side: int = 0) -> None:
         """Mark the place on the caller's stream behind which the call comes."""
         self.device, self.side = device, side
         self.ptr = caller

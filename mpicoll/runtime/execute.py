@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from mpicoll.dispatch.plan import Key, Plan, make_plan
 from mpicoll.dispatch.select import Facts
-from mpicoll.runtime import kernels, progress
+from mpicoll.errors import UnsupportedError
+from mpicoll.runtime import kernels
 from mpicoll.runtime.around import Mirror, Mirrors, Ordered, unmappable
 from mpicoll.runtime.bound import Around, Binder, Bound
 from mpicoll.runtime.channel import Channel
@@ -17,20 +18,32 @@ from mpicoll.runtime.host import Host
 from mpicoll.runtime.layout import Layout, Run, Shape, merge
 from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.ops import Operator
-from mpicoll.runtime.progress import Operation
 from mpicoll.runtime.slot import Slot
-from mpicoll.schedule.pack import pack
+from mpicoll.runtime.streams import is_captured
+from mpicoll.schedule import pack as packing
 from mpicoll.schedule.planner import compile_program
 from mpicoll.schedule.program import Program
 from mpicoll.settings import settings
 
 
 def plan_for(
-    operands: Operands, channel: Channel, algorithm: str | None, rules: str, scratch_limit: int | None = None
+    operands: Operands,
+    channel: Channel,
+    algorithm: str | None,
+    rules: str,
+    scratch_limit: int | None = None,
+    captured: bool = False,
 ) -> Plan:
-    """Return the plan for a call's operands; nothing is sent."""
+    """Return the plan for a call's operands; nothing is sent.
+
+    Raises:
+        UnsupportedError: the call is captured into a CUDA graph, which only the path mapped can be.
+    """
     device = operands.device >= 0
     compiled = operands.op is None or kernels.serves(operands.op, operands.dtype)
+    paths = channel.paths(compiled) if device else ("host",)
+    if captured:
+        paths = _captured_paths(operands, channel, paths, compiled)
     facts = Facts(
         operands.row.name,
         channel.size,
@@ -38,7 +51,7 @@ def plan_for(
         "device" if device else "host",
         operands.op.commutative if operands.op else True,
         operands.counts_known,
-        channel.paths(compiled) if device else ("host",),
+        paths,
         settings.segment_bytes,
         settings.reproducible if operands.row.reducing else "",
         channel.unoffered(compiled) if device else "",
@@ -52,12 +65,24 @@ def plan_for(
     return make_plan(Key(facts, channel.rank, operands.root, forced, rules, wanted, tuning, limit))
 
 
+def _captured_paths(operands: Operands, channel: Channel, paths: tuple[str, ...], compiled: bool) -> tuple[str, ...]:
+    """Return the paths on which a call can be captured: a graph has kernels, but no messages and no packing."""
+    refused = f"{operands.method}: the stream is being captured into a CUDA graph"
+    if operands.before or operands.after:
+        raise UnsupportedError(f"{refused}, and the arrays must be copied around the call: pass contiguous ones, apart")
+    if "mapped" not in paths:
+        why = channel.unoffered(compiled)
+        raise UnsupportedError(f"{refused}, which only the path mapped can be, and that is not offered: {why}")
+    return ("mapped",)
+
+
 def bind(plan: Plan, operands: Operands, channel: Channel, stream: int, slot: Slot) -> Bound:
     """Return the plan bound to the operands' memory, cached in the slot."""
     addresses = tuple(operands.bases.values())
     shape = Shape.of(operands, channel.rank, channel.size)
-    dtype = (operands.dtype.str, operands.dtype.itemsize)
-    key = (plan, shape, addresses, dtype, operands.op, operands.aliased, operands.device, stream, settings.timeout)
+    where = operands.device, stream, operands.device >= 0 and is_captured(stream)
+    limits = settings.timeout, settings.errors
+    key = (plan, shape, addresses, operands.dtype, id(operands.op), operands.aliased, where, limits)
     found = slot.find(key)
     if found is None:
         found = bind_new(plan, operands, channel, stream, slot)
@@ -69,13 +94,14 @@ def bind(plan: Plan, operands: Operands, channel: Channel, stream: int, slot: Sl
 def program_of(plan: Plan, shape: Shape, aliased: bool) -> Program:
     """Return the compiled program for a plan and a shape."""
     segments = plan.segments
-    schedule = pack(plan.schedule, lambda ref: shape.contiguous(ref, segments))
+    schedule = packing.pack(plan.schedule, lambda ref: shape.contiguous(ref, segments))
     return compile_program(schedule, segments, plan.lanes, aliased)
 
 
 def bind_new(plan: Plan, operands: Operands, channel: Channel, stream: int, slot: Slot) -> Bound:
     """Return the plan bound to the operands' memory; the caller keeps it and frees it."""
-    bound = Bound(name=f"{operands.method} #{{}} {plan.algorithm!r}", device=operands.device)
+    bound = Bound(name=f"{operands.method} #{{}} {plan.algorithm!r}", device=operands.device, keep=operands.op)
+    bound.limited = settings.timeout > 0 or bool(settings.errors)
     average = _average(plan, operands, channel, stream)
     if plan.path == "mapped":
         from mpicoll.runtime import mapped
@@ -93,7 +119,7 @@ def _bind_messages(plan: Plan, operands: Operands, channel: Channel, stream: int
     memory, where, around = _memory(plan, operands, stream, slot, layout, channel.rank)
     kind, device = ("device", operands.device) if memory is not _HOST else ("host", -1)
     scratch = slot.arena(kind, device, layout.scratch_bytes).pointer
-    binder = Binder(channel.comm, memory, channel.waiter, slot.number)
+    binder = Binder(channel.comm, memory, channel.waiter, slot.lane)
     bases = {**where, "scratch": scratch}
     binder.bind(bound, program, layout, bases, operands.dtype, _operator(operands, memory, stream), around)
 
@@ -108,18 +134,6 @@ def _average(plan: Plan, operands: Operands, channel: Channel, stream: int) -> l
     combined = len(list(next(iter(made_of.values()), ())))
     runs = output_runs(layout, operands, channel.rank, operands.bases)
     return [worker.divide(operands.dtype, run, combined) for run in runs]
-
-
-def reserve(plan: Plan, operands: Operands, channel: Channel) -> None:
-    """Make sure of a blocking call's scratch and copies; raises MemoryError."""
-    if plan.path == "mapped":
-        return
-    _, layout = _laid_out(plan, operands, channel)
-    on_device = operands.device >= 0 and plan.path != "staged"
-    kind, device = ("device", operands.device) if on_device else ("host", -1)
-    channel.slot(0).arena(kind, device, layout.scratch_bytes)
-    if operands.device >= 0:
-        _mirrors(plan, operands, channel.slot(0), layout)
 
 
 def _laid_out(plan: Plan, operands: Operands, channel: Channel) -> tuple[Program, Layout]:
@@ -202,89 +216,13 @@ def _runs(buffer: str, ids: Any, layout: Layout, bases: dict[str, int], segments
     return merge(sorted(layout.cell(buffer, block, s, bases) for s in segments for block in ids))
 
 
-def run(plan: Plan, operands: Operands, channel: Channel, stream: int) -> Bound:
-    """Do a blocking call: pack, run the bound program, unpack."""
-    for call in operands.before:
-        call()
-    bound = bind(plan, operands, channel, stream, channel.slot(0))
-    progress.run(bound, channel)
-    _unpack(operands)
-    return bound
+def pack(operands: Operands) -> None:
+    """Do what comes before a call: fill the packed copies of its arrays."""
+    for act in operands.before:
+        act()
 
 
-def begin(plan: Plan, operands: Operands, channel: Channel, stream: int, keep: object) -> Operation:
-    """Start a nonblocking call in the next slot; it begins when the slot's last call has ended.
-
-    `keep` lives until it is complete: the caller's arrays.
-    """
-    slot = channel.next_slot()
-    if plan.path == "mapped":
-        from mpicoll.runtime import mapped
-
-        return mapped.begin(
-            operands, channel, stream, lambda side: bind(plan, operands, channel, side, channel.slot(0)), keep
-        )
-    return _start(operands, channel, stream, slot, lambda side: bind(plan, operands, channel, side, slot), keep)
-
-
-def prepare(
-    plan: Plan, operands: Operands, channel: Channel, stream: int
-) -> tuple[Callable[[], Operation], Callable[[], object]]:
-    """Bind a persistent call once; returns what starts it and what frees it."""
-    slot = channel.own_slot()
-    if plan.path == "mapped":
-        from mpicoll.runtime import mapped
-
-        kept = bind_new(plan, operands, channel, mapped.side_stream(channel), slot)
-        return lambda: mapped.begin(operands, channel, stream, lambda _: kept, operands), lambda: None
-    slot.settle()
-    bound = bind_new(plan, operands, channel, _side(operands, stream, slot), slot)
-    slot.own(bound)
-    start = partial(_start, operands, channel, stream, slot, lambda _: bound, operands)
-    return start, lambda: channel.release(slot, bound)
-
-
-def _side(operands: Operands, stream: int, slot: Slot) -> int:
-    """Return the stream that a call which does not block works on."""
-    return int(slot.side_stream(operands.device).ptr) if operands.device >= 0 else stream
-
-
-def _start(
-    operands: Operands, channel: Channel, stream: int, slot: Slot, bound_on: Callable[[int], Bound], keep: object
-) -> Operation:
-    """Pack, and start a program; it ends with the unpacking, behind it on the caller's stream."""
-    channel.check()
-    for call in operands.before:
-        call()
-    side, last = _side(operands, stream, slot), slot.last
-    ready, finish = _handed_over(operands, stream, side)
-
-    def gate() -> bool:
-        return (last is None or last.done) and ready()
-
-    slot.last = Operation(
-        lambda: bound_on(side), channel, keep=(operands, keep), finish=finish, gate=gate, device=operands.device
-    )
-    return slot.last
-
-
-def _handed_over(operands: Operands, stream: int, side: int) -> tuple[Callable[[], bool], Callable[[], object]]:
-    """Return when a call may begin, and what is to be done when it has ended."""
-    if operands.device < 0:
-        return lambda: True, lambda: _unpack(operands)
-    from mpicoll.runtime.device import Handover, on_stream
-
-    handover = Handover(operands.device, stream, side)
-
-    def finish() -> None:
-        handover.finish()
-        if operands.after:
-            with on_stream(operands.device, handover):
-                _unpack(operands)
-
-    return handover.ready, finish
-
-
-def _unpack(operands: Operands) -> None:
-    for call in operands.after:
-        call()
+def unpack(operands: Operands) -> None:
+    """Do what comes after a call: write the packed copies back."""
+    for act in operands.after:
+        act()

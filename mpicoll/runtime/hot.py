@@ -11,10 +11,12 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
+from mpicoll.algorithms.registry import revision
 from mpicoll.runtime import progress
 from mpicoll.runtime.recent import MOST
 from mpicoll.settings import settings
@@ -64,7 +66,7 @@ class HotCalls:
             self.calls.clear()
         key = method, id(buffers[0]), id(buffers[1])
         kept = tuple(self._watched(b, key) if type(b) is cupy.ndarray else b for b in buffers)
-        asked = arguments[2:], algorithm, stream, settings.scope(), settings.assigned
+        asked = arguments[2:], algorithm, stream, settings.scope(), settings.assigned, revision()
         stream_of_now, device_of_now = cupy.cuda.get_current_stream, cupy.cuda.runtime.getDevice
         where = stream_of_now, stream_of_now(), device_of_now, device_of_now()
         self.calls[key] = asked, where, (channel, channel.turn, bound, self.steps(bound)), kept
@@ -97,6 +99,7 @@ def run(
     in_flight: list[Any] = progress.in_flight,
     is_finalized: Callable[[], bool] = MPI.Is_finalized,
     get_ident: Callable[[], int] = threading.get_ident,
+    revision_of_now: Callable[[], int] = revision,
 ) -> None:
     """Do a blocking call of buffers: in the short way if it is hot and nothing is in the way.
 
@@ -105,14 +108,16 @@ def run(
     known = comm._hot.calls.get((method, id(arguments[0]), id(arguments[1])))
     if known is not None:
         asked, where, (channel, turn, bound, steps), _ = known
-        rest, wanted, given, scope, assigned = asked
+        rest, wanted, given, scope, assigned, registered = asked
         get_stream, current, get_device, device = where
         if (
-            arguments[2:] == rest
+            all(map(is_, arguments[2:], rest))  # equal numbers of another type may mean something else
+            and len(arguments) == len(rest) + 2
             and algorithm == wanted
             and stream is given
             and scope_of_now() is scope
             and setting["assigned"] == assigned
+            and revision_of_now() == registered
             and get_stream() is current
             and get_device() == device
             and not in_flight

@@ -75,7 +75,7 @@ def _mapped() -> str:
     """Return whether the ranks of this job have the path mapped; collective."""
     from mpi4py import MPI
 
-    from mpicoll.runtime.channel import channel_of
+    from mpicoll.runtime.channels import channel_of
     from mpicoll.runtime.environment import local_rank
 
     if MPI.COMM_WORLD.size == 1:

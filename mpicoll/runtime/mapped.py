@@ -19,14 +19,14 @@ from mpicoll.errors import UnsupportedError
 from mpicoll.runtime import kernels
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.channel import Channel
-from mpicoll.runtime.device import Handover, on_stream
+from mpicoll.runtime.device import Handover
 from mpicoll.runtime.host import Call
 from mpicoll.runtime.launch import launcher
 from mpicoll.runtime.layout import Layout, Shape
 from mpicoll.runtime.mapped_source import BLOCKS, LINES, SLICES, SLOTS, Protocol, kernel_source, memory_cells
 from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.peers import MARK, PLACES, TOKEN, Peers
-from mpicoll.runtime.progress import Operation
+from mpicoll.runtime.streams import is_captured
 from mpicoll.schedule.ir import Schedule, Send
 from mpicoll.schedule.lower import Lowered, lower
 from mpicoll.settings import format_bytes, settings
@@ -55,6 +55,10 @@ def bind(plan: Plan, operands: Operands, channel: Channel, stream: int, bound: B
     assert isinstance(peers, Peers)
     owner = cupy.cuda.get_current_stream()
     bound.add(_kernel_call(plan, operands, channel, peers, stream, owner), *behind)
+    bound.last_start = len(bound.calls) - 1
+    if is_captured(stream):
+        bound.limited = False  # what is captured does not run now: there is nothing to wait for
+        return
     bound.mark = lambda: _mark(stream)
     if settings.timeout > 0:
         event = cupy.cuda.Event(disable_timing=True)
@@ -62,37 +66,16 @@ def bind(plan: Plan, operands: Operands, channel: Channel, stream: int, bound: B
         add_wait(bound, channel, event.ptr)
 
 
-def side_stream(channel: Channel) -> int:
-    """Return the stream of calls that do not block."""
-    return int(channel.peers.side.ptr)
-
-
-def begin(
-    operands: Operands, channel: Channel, stream: int, bound_on: Callable[[int], Bound], keep: object
-) -> Operation:
-    """Launch a call that does not block, behind what is on the caller's stream; it is complete when its kernel is.
-
-    It is launched at once, whatever else is in flight: all ranks' kernels must come in the order of the calls.
-    """
-    channel.check()
-    side = side_stream(channel)
-    for call in operands.before:
-        call()
-    handover = Handover(operands.device, stream, side)
-    with on_stream(operands.device, channel.peers.side):
-        _runtime.streamWaitEvent(side, handover.begin.ptr)
-        known = bound_on(side)
-    bound = Bound(name=known.name)
+def handed_over(known: Bound, handover: Handover, channel: Channel) -> Bound:
+    """Return a program on the side stream, behind what is on the caller's stream; it ends when its kernel does."""
+    side = handover.side
+    bound = Bound(name=known.name, device=known.device, keep=known)
+    bound.add(lambda: _runtime.streamWaitEvent(side, handover.begin.ptr))
     bound.add(*(call for call, poll in zip(known.calls, known.polls, strict=True) if poll is None))
+    bound.last_start = len(bound.calls) - 1
     bound.add(lambda: _runtime.eventRecord(handover.end.ptr, side))
     add_wait(bound, channel, handover.end.ptr)
-
-    def finish() -> None:
-        with on_stream(operands.device, handover):
-            for call in operands.after:
-                call()
-
-    return Operation(lambda: bound, channel, keep=(operands, known, keep), finish=finish, device=operands.device)
+    return bound
 
 
 def add_wait(bound: Bound, channel: Channel, event: int) -> None:
@@ -106,7 +89,9 @@ def add_wait(bound: Bound, channel: Channel, event: int) -> None:
         late = channel.peers.late()
         if late is not None:
             name = bound.name.format(channel.calls)
-            raise channel.stalled(f"{name}: rank {channel.rank}, rank {late} did not come for {settings.timeout:g} s")
+            limit = settings.timeout
+            what = f"{name}: rank {channel.rank}, waiting in its kernel for {limit:g} s"
+            raise channel.stalled(what, f"rank {late} did not come")
 
     bound.add(end, poll=ended)
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import cupy
 from mpi4py import MPI
@@ -29,13 +29,13 @@ from mpi4py import MPI
 from mpicoll.runtime import links
 from mpicoll.runtime.arena import apart
 from mpicoll.runtime.device import ANY_WAY
+from mpicoll.runtime.exchange import Routine, exchanged, met
 from mpicoll.runtime.mapped_source import PART, SLOTS
 from mpicoll.settings import format_bytes
 
 _runtime = cupy.cuda.runtime
 
 T = TypeVar("T")
-Exchange = Callable[[Any], list[Any]]
 
 #: bytes of the control block, and of a token
 CONTROL, TOKEN = 256, 4
@@ -156,12 +156,11 @@ class Order:
         self.stream, self.owner = stream, owner
 
 
-def connect(comm: MPI.Intracomm, exchange: Exchange, device: int, nbytes: int, shared: bool) -> Peers | str:
-    """Map the memory of all ranks; collective.
+def connect(comm: MPI.Intracomm, device: int, nbytes: int, shared: bool) -> Routine[Peers | str]:
+    """Map the memory of all ranks; a routine of all of them.
 
     Args:
         comm: private communicator.
-        exchange: returns every rank's object.
         device: this rank's device.
         nbytes: bytes of each rank's piece.
         shared: also where ranks share a GPU, which is slow.
@@ -170,33 +169,40 @@ def connect(comm: MPI.Intracomm, exchange: Exchange, device: int, nbytes: int, s
         The mapping, or in words why there is none: the same on all ranks.
     """
     layout = Layout(comm.size, nbytes)
-    found = exchange((_host(), links.identity(device)))
+    found = yield from exchanged(comm, (_host(), links.identity(device)))
     why = _refusal(found, layout, shared)
     if why:
         return why
-    linked = all(exchange(all(links.linked(device, gpu) for _, gpu in found)))
+    all_linked = yield from exchanged(comm, all(links.linked(device, gpu) for _, gpu in found))
+    made: list[int] = []
+    done, why = yield from _together(comm, device, lambda: _allocate(nbytes, made))
+    if done is None:  # what another rank has no memory for
+        _free(device, made)
+        return why
+    (piece,) = made
+    handles = yield from exchanged(comm, _on(device, lambda: _handle(piece)))
+    opened: dict[int, int] = {}
+    done, why = yield from _together(comm, device, lambda: _open(handles, comm.rank, opened))
+    pieces = [opened.get(rank, piece) for rank in range(comm.size)]
+    for act in (_write_words, _read_words):  # apart, so that all have written before one reads
+        if done is not None:
+            done, why = yield from _together(comm, device, partial(act, pieces, comm.rank, layout))
+    if done is None:
+        _on(device, lambda: [_runtime.ipcCloseMemHandle(address) for address in opened.values()])
+        yield from met(comm)
+        _free(device, made)
+        return why
+    return Peers(device, layout, pieces, comm.rank, all(all_linked))
+
+
+def _on(device: int, act: Callable[[], T]) -> T:
+    """Return what an act returns on a device: a routine must not leave a device current while it waits."""
     with cupy.cuda.Device(device):
-        made: list[int] = []
-        done, why = _together(exchange, lambda: _allocate(nbytes, made))
-        if done is None:  # what another rank has no memory for
-            for address in made:
-                _runtime.free(address)
-            return why
-        (piece,) = made
-        handles = exchange(_handle(piece))
-        opened: dict[int, int] = {}
-        done, why = _together(exchange, lambda: _open(handles, comm.rank, opened))
-        pieces = [opened.get(rank, piece) for rank in range(comm.size)]
-        for act in (_write_words, _read_words):  # apart, so that all have written before one reads
-            if done is not None:
-                done, why = _together(exchange, partial(act, pieces, comm.rank, layout))
-        if done is None:
-            for address in opened.values():
-                _runtime.ipcCloseMemHandle(address)
-            comm.Barrier()
-            _runtime.free(piece)
-            return why
-    return Peers(device, layout, pieces, comm.rank, linked)
+        return act()
+
+
+def _free(device: int, addresses: list[int]) -> None:
+    _on(device, lambda: [_runtime.free(address) for address in addresses])
 
 
 def _host() -> str:
@@ -216,14 +222,14 @@ def _refusal(found: list[tuple[str, tuple[str, str]]], layout: Layout, shared: b
     return ""
 
 
-def _together(exchange: Exchange, act: Callable[[], T]) -> tuple[T | None, str]:
+def _together(comm: MPI.Intracomm, device: int, act: Callable[[], T]) -> Routine[tuple[T | None, str]]:
     """Do something on all ranks; if it raises on one, no rank has it."""
     result, why = None, ""
     try:
-        result = act()
+        result = _on(device, act)
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
-    troubles = exchange(why)
+    troubles = yield from exchanged(comm, why)
     first = next((f"rank {rank}: {trouble}" for rank, trouble in enumerate(troubles) if trouble), "")
     return (None if first else result), first
 

@@ -10,10 +10,13 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext, suppress
+from inspect import GEN_CLOSED, getgeneratorstate
+from typing import TYPE_CHECKING, Any
 
+from mpicoll.runtime import faults
 from mpicoll.runtime.bound import Bound
+from mpicoll.runtime.exchange import Condition, Routine
 from mpicoll.settings import settings
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 #: seconds that the helper thread leaves to others between two looks
 PAUSE = 20e-6
+#: lane of calls whose messages follow each other; persistent requests have others
+COMMON = 0
 
 _lock = threading.RLock()
 #: the operations in flight; always the same list
@@ -28,99 +33,172 @@ in_flight: list[Operation] = []
 
 
 class Operation:
-    """One bound program on its way.
+    """A routine on its way: it goes on whenever somebody looks, until it has ended.
+
+    Operations of one lane of a communicator begin in the order in which they are made, each as soon as the one
+    before has started all of its messages, so that messages of equal tags come in the order of the calls.
 
     Attributes:
-        bound: the program.
+        result: of the routine, once it has ended.
+        bound: the program that runs, an empty one before.
+        number: of the call on its communicator.
+        started: all of its messages are started, or it has ended.
         done: it has ended.
+        own: what it waits for is this rank's own work, which may take its time.
+        ran: its program has begun.
+        refused: another rank's call has raised.
+        error: the error with which it has ended.
     """
 
     def __init__(
         self,
-        bind: Callable[[], Bound],
         channel: Channel,
+        make: Callable[[Operation], Routine[Any]],
         *,
+        name: str = "",
         keep: object = None,
-        finish: Callable[[], object] | None = None,
-        gate: Callable[[], bool] | None = None,
         device: int = -1,
+        lane: int = COMMON,
     ) -> None:
-        """Bind and start it once `gate` says so; `keep` lives until it ends, then `finish` is called."""
-        self.bind: Callable[[], Bound] | None = bind
-        self.bound = Bound()
-        self.keep, self.finish, self.gate = keep, finish, gate
-        self.channel, self.device = channel, device
-        self.number = channel.calls
-        self.position = 0
-        self.done = False
+        """Begin, as far as that goes without waiting.
+
+        Args:
+            channel: whose operation it is.
+            make: returns the routine.
+            name: the call, for messages.
+            keep: lives until the operation ends.
+            device: current device while it goes on, -1 for none.
+            lane: see above.
+        """
+        self.channel, self.keep, self.device, self.lane = channel, keep, device, lane
+        self.bound, self.number, self.name = Bound(), channel.calls, name
+        self.position = self.moved = 0
+        self.condition: Condition | None = None
+        self.started = self.done = self.own = self.ran = self.refused = False
         self.error: BaseException | None = None
+        self.result: Any = None
+        limit = settings.timeout
+        self.patience = faults.Patience(limit) if limit > 0 else None
         with _lock:
+            before, channel.last[lane] = channel.last.get(lane), self
+            self.routine = self._in_order(make, before)
             in_flight.append(self)
             self._advance()
         if settings.progress == "thread" and not self.done:
             _Helper.wake()
 
-    def ended(self) -> bool:
-        """Go on as far as possible without waiting; True if it has ended."""
-        with _lock:
-            return self._advance()
+    def _in_order(self, make: Callable[[Operation], Routine[Any]], before: Operation | None) -> Routine[None]:
+        if before is not None and not before.started:
+            yield lambda: before.started
+        self.channel.check()
+        self.result = yield from make(self)
 
     def check(self) -> None:
-        """Raise what the operation has met, once."""
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
+        """Raise the error with which it has ended, if there is one."""
+        if self.error is not None:
+            raise self.error
 
-    def _advance(self) -> bool:
+    def wait(self) -> Any:
+        """Return the result, having advanced all operations until this one has ended."""
+        wait_for(lambda: self.done)
+        self.check()
+        return self.result
+
+    def pending(self) -> str:
+        """Say what it waits for."""
+        if self.bound.program is not None:
+            return self.bound.pending(self.position)
+        return "waiting for all ranks to make the call"
+
+    def pending_bytes(self) -> int:
+        """Return the bytes of the messages that it waits for."""
+        return self.bound.pending_bytes(self.position)
+
+    def _advance(self) -> None:
         if self.done:
-            return True
+            return
         try:
             with _current(self.device):
-                if self._go_on():
+                if self._goes_to_the_end():
                     self._end()
-        except BaseException as error:  # kept for the one who waits for this operation
-            self.error = error
-            self.channel.spoiled(self.bound, self.position, error)
-            self._end(failed=True)
-        return self.done
+                    return
+                self._heed_refusals()
+                if self.patience and not self.own and self.patience.is_over(self.moved):
+                    self._give_up(faults.stall(self, self.patience))
+        except BaseException as error:
+            if not isinstance(error, Exception) and getgeneratorstate(self.routine) != GEN_CLOSED:
+                raise  # interrupted while it waited: nothing is lost, it can be waited for again
+            self._fail(error)
+            if not isinstance(error, Exception):
+                raise
 
-    def _go_on(self) -> bool:
-        if self.bind is not None:
-            if self.gate is not None and not self.gate():
+    def _heed_refusals(self) -> None:
+        """Raise what another rank's call has raised, where ranks share their errors."""
+        refusals = self.channel.refusals if settings.errors else None
+        error = refusals.look(self.number, self.title()) if refusals else None
+        if error is not None:
+            self.refused = True
+            raise error
+
+    def title(self) -> str:
+        """Return the call with its number, for messages."""
+        return self.bound.name.format(self.number) or self.name
+
+    def _goes_to_the_end(self) -> bool:
+        if self.condition is not None and not self.condition():
+            return False
+        routine = self.routine
+        for self.condition in routine:  # an interrupt cannot come between the two, and lose a condition
+            self.moved += 1
+            self.channel.moved += 1
+            if not self.condition():
                 return False
-            self.bound, self.bind, self.gate = self.bind(), None, None
-        calls, polls = self.bound.calls, self.bound.polls
-        while self.position < len(calls):
-            poll = polls[self.position]
-            if poll is not None and not poll():
-                return False
-            calls[self.position]()
-            self.position += 1
         return True
 
-    def wait(self) -> None:
-        """Go on until it has ended, advancing all others in between."""
-        wait_for(self.ended, [self])
-        self.check()
+    def _fail(self, error: BaseException) -> None:
+        name = self.title()
+        self.error = faults.explained(error, name, self.channel.rank, self.pending())
+        if not isinstance(error, Exception):
+            self.error = RuntimeError(f"{name}: rank {self.channel.rank}: {error!r} came in the middle of a step")
+        self.channel.spoiled(self.bound, self.position, error)
+        if settings.errors and self.ran and not self.refused and self.channel.refusals:
+            self.channel.refusals.post(self.number, error, final=bool(self.channel.broken))
+        self._end()
 
-    def _stall(self, limit: float) -> None:
-        """Give up this and all other operations of its communicator: raise what is known about why."""
-        what = self.bound.pending(self.position)
-        name = self.bound.name.format(self.number)
-        error = self.channel.stalled(f"{name}: rank {self.channel.rank}, {what} for {limit:g} s")
-        with _lock:
+    def _give_up(self, error: BaseException | None) -> None:
+        """End this and all other operations of its communicator with an error, if there is one."""
+        if error is not None:
             for operation in [o for o in in_flight if o.channel is self.channel]:
-                operation.error = None if operation is self else error
-                operation._end(failed=True)
-        raise error
+                operation.error = error
+                operation._end()
 
-    def _end(self, failed: bool = False) -> None:
+    def _end(self) -> None:
         if self in in_flight:
             in_flight.remove(self)
-        self.done = True
-        finish, self.keep, self.finish = self.finish, None, None
-        if finish is not None and not failed:
-            finish()
+        if self.channel.last.get(self.lane) is self:
+            del self.channel.last[self.lane]
+        self.keep = self.condition = None
+        self.started = self.done = True
+        with suppress(ValueError):  # it is running now
+            self.routine.close()
+
+
+def steps(operation: Operation, bound: Bound) -> Routine[None]:
+    """Run a program within an operation."""
+    channel, polls = operation.channel, bound.polls
+    operation.bound, operation.ran = bound, True
+    operation.started = bound.last_start < 0
+    for operation.position, call in enumerate(bound.calls):
+        poll = polls[operation.position]
+        if poll is not None:
+            operation.own = operation.position not in bound.waits
+            yield poll
+            operation.own = False
+        channel.busy = True
+        call()
+        channel.busy = False
+        if operation.position == bound.last_start:
+            operation.started = True
 
 
 class _Helper(threading.Thread):
@@ -157,23 +235,11 @@ def advance_all() -> None:
             operation._advance()
 
 
-def wait_for(done: Callable[[], bool], operations: list[Operation]) -> None:
-    """Make progress until done() is true; raises StalledError if none of the operations goes on in time."""
-    places, since = [o.position for o in operations], time.monotonic()
+def wait_for(done: Callable[[], bool]) -> None:
+    """Make progress until done() is true."""
     while not done():
         advance_all()
         os.sched_yield()
-        limited = [o for o in operations if not o.done and o.channel.watch is not None]
-        for operation in limited:
-            operation.channel.watch.look()  # type: ignore[union-attr]  # `limited` has only those with one
-        limit = settings.timeout
-        if not limited or limit <= 0:
-            continue
-        now = [o.position for o in operations]
-        if now != places or any(o.gate is not None for o in limited):  # the caller's own work may take its time
-            places, since = now, time.monotonic()
-        elif time.monotonic() - since > limit:
-            limited[0]._stall(limit)
 
 
 def drain(seconds: float) -> None:
@@ -190,17 +256,20 @@ def run(bound: Bound, channel: Channel) -> None:
     A program that only launches ends on the device.  Its end is awaited where messages are in flight: the
     caller may wait for the device next, and nobody would advance what other ranks wait for before they launch.
     """
-    if in_flight or channel.watch is not None:
-        messages = any(o.bind is not None or o.bound.requests for o in in_flight)
-        Operation(lambda: bound, channel, device=bound.device).wait()
+    if in_flight or bound.limited:
+        messages = any(not o.started or o.bound.requests for o in in_flight)
+        Operation(channel, lambda operation: steps(operation, bound), device=bound.device).wait()
         if messages and bound.mark is not None:
-            wait_for(bound.mark(), [])
+            wait_for(bound.mark())
         return
     try:
         bound.run()
     except BaseException as error:
         channel.spoiled(bound, bound.reached, error)
-        raise
+        raised = faults.explained(error, bound.name.format(channel.calls), channel.rank, bound.pending(bound.reached))
+        if raised is error:
+            raise
+        raise raised from error
 
 
 def _current(device: int) -> AbstractContextManager[object]:

@@ -1,7 +1,8 @@
 """Slots: what calls that are in flight at the same time must not share.
 
-A communicator's blocking calls use slot 0; nonblocking and persistent ones take others in
-turn.  Each slot has tags, scratch and bound plans of its own.
+A communicator's blocking calls use slot 0; each call that does not block takes one that is free,
+and each persistent request has its own.  A slot has scratch and bound plans; which slot a call
+takes is this rank's affair, only the lane of its tags is known to all.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import Any
 
 from mpicoll.runtime.arena import Arena
 from mpicoll.runtime.bound import Bound
-from mpicoll.runtime.progress import Operation
 from mpicoll.settings import settings
 
 
@@ -19,35 +19,19 @@ class Slot:
     """Scratch, ordering on devices, and bound plans of one slot.
 
     Attributes:
-        number: place of its tags.
+        lane: place of its tags.
         bound: cached bound plans, the most recently used last.
+        taken: a call that does not block is on its way in it.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, lane: int) -> None:
         """Start empty."""
-        self.number = number
+        self.lane = lane
         self.bound: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
         self.arenas: dict[tuple[str, int], Arena] = {}
         self.fences: dict[int, Any] = {}
         self.streams: dict[tuple[int, str], Any] = {}
-        self.last: Operation | None = None
-        self.owned: list[Bound] = []
-
-    def settle(self) -> None:
-        """Complete the last call of this slot, whose tags and scratch the next one takes."""
-        if self.last is not None:
-            self.last.wait()
-            self.last = None
-
-    def own(self, bound: Bound) -> None:
-        """Keep a bound plan until it is disowned; its scratch must not move meanwhile."""
-        self.owned.append(bound)
-
-    def disown(self, bound: Bound) -> None:
-        """Free a bound plan that was kept."""
-        if bound in self.owned:
-            self.owned.remove(bound)
-            bound.free()
+        self.taken = False
 
     def arena(self, kind: str, device: int, nbytes: int) -> Arena:
         """Return scratch of at least nbytes; plans bound to memory that moved are dropped."""
@@ -95,9 +79,6 @@ class Slot:
     def close(self) -> None:
         """Free everything; no collective call."""
         self.drop()
-        for bound in self.owned:
-            bound.free()
-        self.owned.clear()
         self.arenas.clear()
         self.fences.clear()
         self.streams.clear()

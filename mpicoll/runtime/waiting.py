@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
-import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mpi4py import MPI
-
-from mpicoll.settings import settings
-
-if TYPE_CHECKING:
-    from mpicoll.runtime.channel import Channel
 
 #: tests before a waiting rank gives its core away for the first time
 PATIENCE = 4
@@ -49,18 +41,6 @@ def _wait_yielding(requests: list[MPI.Prequest]) -> None:
         patience -= 1
         if patience < 0:
             os.sched_yield()
-
-
-def wait_limited(done: Callable[[], bool], channel: Channel, what: Callable[[], str]) -> None:
-    """Wait until done() is true; raises StalledError after the time limit, if there is one."""
-    limit, watch = settings.timeout, channel.watch
-    end = time.monotonic() + limit if watch and limit > 0 else math.inf
-    while not done():
-        if watch:
-            watch.look()
-            if time.monotonic() > end:
-                raise channel.stalled(f"{what()} for {limit:g} s")
-        os.sched_yield()
 
 
 def cores() -> int:

@@ -96,6 +96,7 @@ class MadeUp:
             streamQuery=lambda s: self.streams.query(s, lambda: not self.streams.queues.get(s)),
             streamWaitEvent=self.wait_later,
             getDevice=lambda: 0,
+            streamIsCapturing=lambda stream: False,
             deviceSynchronize=self.streams.finish,
         )
         made_up = self
@@ -210,5 +211,5 @@ def install(monkeypatch, manner):
     monkeypatch.setattr(Device, "reduce", lambda *args: made_up.reduce(*args))
     monkeypatch.setattr(Device, "divide", lambda *args: made_up.divide(*args))
     monkeypatch.setattr(arrays, "device_of", lambda array: 0)
-    monkeypatch.setattr(execute, "_unpack", unpack)
+    monkeypatch.setattr(execute, "unpack", unpack)
     return made_up

@@ -13,7 +13,7 @@ def test_its_end_is_awaited_where_messages_are_in_flight(world, messages):
     channel, looks, launched = world._get_channel(), [], []
     other = Bound(requests=messages)
     other.add(lambda: None, poll=lambda: looks.append(1) or len(looks) > 20)
-    operation = Operation(lambda: other, channel)
+    operation = Operation(channel, lambda own: progress.steps(own, other))
     bound = Bound(mark=lambda: lambda: operation.done)
     bound.add(lambda: launched.append(1))
     progress.run(bound, channel)

@@ -20,6 +20,7 @@ from mpicoll.runtime import around, execute, slot
 from mpicoll.runtime.arena import Arena
 from mpicoll.runtime.awareness import Awareness
 from mpicoll.runtime.bound import Binder
+from mpicoll.schedule import pack as packing
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
@@ -71,7 +72,7 @@ def counted(monkeypatch, *places):
 WORK = [
     (execute, "make_plan"),
     (execute, "compile_program"),
-    (execute, "pack"),
+    (packing, "pack"),
     (execute, "bind_new"),
     (Binder, "bind"),
     (Arena, "reserve"),

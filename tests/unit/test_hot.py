@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.bench.inside import running
-from mpicoll.runtime import channel, progress
+from mpicoll.runtime import channels, progress
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.hot import HotCalls, run
 from mpicoll.settings import settings
@@ -115,10 +115,10 @@ def test_no_call_after_the_end_of_mpi(machine):
 def test_no_call_in_a_forked_child(machine, monkeypatch):
     x, y = Array(), Array()
     machine.note((x, y, MPI.SUM))
-    monkeypatch.setattr(channel, "_live", [machine.channel])
-    monkeypatch.setattr(channel, "_forked", False)
-    channel._note_fork()
-    assert channel._forked
+    monkeypatch.setattr(channels, "live", [machine.channel])
+    monkeypatch.setattr(channels, "_forked", False)
+    channels._note_fork()
+    assert channels._forked
     assert not machine.ran((x, y, MPI.SUM))
 
 

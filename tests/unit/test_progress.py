@@ -20,8 +20,8 @@ def test_whoever_advances_a_blocking_call_does_so_on_its_device(monkeypatch, dev
         current.pop()
 
     monkeypatch.setattr(progress, "_current", on_device)
-    channel = SimpleNamespace(calls=1, watch=SimpleNamespace(look=lambda: None), spoiled=None)
-    bound = Bound(device=device)
+    channel = SimpleNamespace(calls=1, last={}, moved=0, check=lambda: None, refusals=None, spoiled=None)
+    bound = Bound(device=device, limited=True)
     bound.add(lambda: seen.append(current[-1]), poll=lambda: not seen.append(current[-1]))
     progress.run(bound, channel)
     assert seen == [device, device]

@@ -7,7 +7,7 @@ import numpy as np
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll import communicator
+from mpicoll.runtime import streams
 
 
 class CUDARuntimeError(RuntimeError):
@@ -25,7 +25,7 @@ def test_cupy_without_a_driver_does_not_disturb_calls_on_numpy_arrays(monkeypatc
     monkeypatch.setitem(
         sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime), ndarray=type("a", (), {}))
     )
-    monkeypatch.setattr(communicator, "_no_device", None)
+    monkeypatch.setattr(streams, "_no_device", None)
     comm = mpicoll.Communicator(MPI.COMM_SELF)
     for value in (1.0, 2.0):
         result = np.zeros(3)

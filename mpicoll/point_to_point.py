@@ -1,0 +1,168 @@
+"""Messages on a communicator: mpi4py's methods, which let calls in flight go on while they wait.
+
+MPI's own collectives go on inside every call of MPI; mpicoll's are Python's, so that a rank which waits
+in a receive would keep the others waiting that need it as a way station.  Where nothing is in flight,
+these methods are mpi4py's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mpi4py import MPI
+
+from mpicoll.request import MessageRequest
+from mpicoll.runtime.progress import in_flight, wait_for
+
+ANY_SOURCE, ANY_TAG = MPI.ANY_SOURCE, MPI.ANY_TAG
+Status = MPI.Status | None
+
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm as Base
+else:  # a class cannot be made from two of mpi4py's; what stands behind this one in `Communicator` is MPI.Comm
+    Base = object
+
+
+class PointToPoint(Base):
+    """Mixin of the messages that wait, or whose requests do."""
+
+    def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
+        """Send a buffer; as mpi4py's."""
+        if not in_flight:
+            return super().Send(buf, dest, tag)
+        return _complete(super().Isend(buf, dest, tag))
+
+    def Ssend(self, buf: Any, dest: int, tag: int = 0) -> None:
+        """Send a buffer, and wait for its receive; as mpi4py's."""
+        if not in_flight:
+            return super().Ssend(buf, dest, tag)
+        return _complete(super().Issend(buf, dest, tag))
+
+    def Rsend(self, buf: Any, dest: int, tag: int = 0) -> None:
+        """Send a buffer whose receive is posted; as mpi4py's."""
+        if not in_flight:
+            return super().Rsend(buf, dest, tag)
+        return _complete(super().Irsend(buf, dest, tag))
+
+    def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status = None) -> None:
+        """Receive a buffer; as mpi4py's."""
+        if not in_flight:
+            return super().Recv(buf, source, tag, status)
+        return _complete(super().Irecv(buf, source, tag), status)
+
+    def Sendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status = None,
+    ) -> None:
+        """Send and receive a buffer; as mpi4py's."""
+        if not in_flight:
+            return super().Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
+        received = super().Irecv(recvbuf, source, recvtag)
+        _complete(super().Isend(sendbuf, dest, sendtag))
+        return _complete(received, status)
+
+    def Probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status = None) -> Any:
+        """Wait for a message; as mpi4py's."""
+        if not in_flight:
+            return super().Probe(source, tag, status)
+        wait_for(lambda: super(PointToPoint, self).Iprobe(source, tag, status))
+        return True
+
+    def Mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status = None) -> MPI.Message:
+        """Wait for a message and take it; as mpi4py's."""
+        if not in_flight:
+            return super().Mprobe(source, tag, status)
+        return _found(lambda: super(PointToPoint, self).Improbe(source, tag, status))
+
+    def send(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object; as mpi4py's."""
+        if not in_flight:
+            return super().send(obj, dest, tag)
+        return _complete(super().isend(obj, dest, tag))
+
+    def ssend(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object, and wait for its receive; as mpi4py's."""
+        if not in_flight:
+            return super().ssend(obj, dest, tag)
+        return _complete(super().issend(obj, dest, tag))
+
+    def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status = None) -> Any:
+        """Receive an object; as mpi4py's."""
+        if not in_flight:
+            return super().recv(buf, source, tag, status)
+        message = _found(lambda: super(PointToPoint, self).improbe(source, tag))
+        return message.recv(status)
+
+    def sendrecv(
+        self,
+        sendobj: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status = None,
+    ) -> Any:
+        """Send and receive an object; as mpi4py's."""
+        if not in_flight:
+            return super().sendrecv(sendobj, dest, sendtag, recvbuf, source, recvtag, status)
+        sent = super().isend(sendobj, dest, sendtag)
+        received = self.recv(recvbuf, source, recvtag, status)
+        _complete(sent)
+        return received
+
+    def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status = None) -> Any:
+        """Wait for an object's message; as mpi4py's."""
+        return self.Probe(source, tag, status)
+
+    def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status = None) -> MPI.Message:
+        """Wait for an object's message and take it; as mpi4py's."""
+        if not in_flight:
+            return super().mprobe(source, tag, status)
+        return _found(lambda: super(PointToPoint, self).improbe(source, tag, status))
+
+
+def _starts(name: str) -> Any:
+    """Return mpi4py's method, giving a request that lets calls in flight go on while it is waited for."""
+    start = getattr(MPI.Comm, name)
+
+    def method(self: PointToPoint, *arguments: Any, **named: Any) -> MessageRequest:
+        return MessageRequest(start(self, *arguments, **named))
+
+    method.__name__, method.__doc__ = name, f"Start a message; as mpi4py's {name}."
+    return method
+
+
+for _name in ("Isend", "Issend", "Irsend", "Ibsend", "Irecv", "isend", "issend", "ibsend", "irecv"):
+    setattr(PointToPoint, _name, _starts(_name))
+
+
+def _complete(request: MPI.Request, status: Status = None) -> None:
+    """Wait for a message, letting calls in flight go on; one that is interrupted is taken back."""
+    try:
+        wait_for(lambda: MPI.Request.Test(request, status))
+    except BaseException:
+        request.Cancel()
+        request.Free()
+        raise
+
+
+def _found(look: Callable[[], MPI.Message | None]) -> MPI.Message:
+    """Return the first message that a look finds."""
+    found: list[MPI.Message | None] = []
+
+    def is_found() -> bool:
+        found[:] = [look()]
+        return found[0] is not None
+
+    wait_for(is_found)
+    assert found[0] is not None
+    return found[0]

@@ -1,0 +1,143 @@
+"""A call's way from its arguments to a running program, the same for all forms.
+
+    read -> (all ranks agree) -> plan -> bind -> run
+
+A blocking call is prepared by a routine and then run; a call that does not block is one routine for
+both, which waits for whatever it needs: the first call's exchange, the peers' memory, other ranks' words.
+"""
+
+from __future__ import annotations
+
+from mpicoll.dispatch.plan import Plan
+from mpicoll.runtime import execute, progress
+from mpicoll.runtime.agreement import Word, settle
+from mpicoll.runtime.bound import Bound
+from mpicoll.runtime.channel import Channel
+from mpicoll.runtime.decision import Call, at_home, decided, is_repeatable, read
+from mpicoll.runtime.exchange import Routine
+from mpicoll.runtime.flight import Flight, Prepared, side_of
+from mpicoll.runtime.hot import HotCalls
+from mpicoll.runtime.operands import Operands
+from mpicoll.runtime.progress import Operation
+from mpicoll.runtime.recent import Decision
+from mpicoll.runtime.streams import on, where
+
+
+def blocking(call: Call, hot: HotCalls) -> None:
+    """Make a blocking call: run a remembered one, or decide and remember."""
+    channel, place = call.channel, where(call.stream)
+    key = call.key(place)
+    known = channel.recent.find(key)
+    if known is not None:
+        channel.calls += 1
+        progress.run(known, channel)
+        hot.note(channel, call.method, call.arguments, call.algorithm, call.stream, known)
+        return
+    operands, trouble = read(call)
+    device = operands.device if operands else -1
+    with on(device, call.stream) as pointer:
+
+        def bind(plan: Plan, found: Operands) -> Routine[Bound]:
+            yield from ()
+            with on(found.device, None if found.moved else call.stream):
+                return execute.bind(plan, found, channel, _address(found, pointer), channel.slot(0))
+
+        made = Operation(channel, lambda _: decided(call, operands, trouble, bind), name=call.name)
+        found, bound = made.wait()
+        execute.pack(found)
+        progress.run(bound, channel)
+        execute.unpack(found)
+    if is_repeatable(found, place):
+        channel.recent.remember(key, bound)
+
+
+def _address(operands: Operands, pointer: int) -> int:
+    """Return the address of the stream on which a call works: of its own device's, if its arrays were moved."""
+    if not operands.moved:
+        return pointer
+    with on(operands.device, None) as own:
+        return own
+
+
+def nonblocking(call: Call) -> Operation:
+    """Start a call that does not block; local."""
+    channel, place = call.channel, where(call.stream)
+    channel.check()
+    key = call.key(place)
+    known: Decision | None = channel.recent.find(key)
+    if known is None:
+        operands, trouble = read(call)
+    else:
+        channel.calls += 1
+        operands, trouble, call.plan = known.operands, None, known.plan
+    flight = Flight(call, operands)
+    keep = (call.arguments, flight)
+    call.arguments = ()  # the arrays live as long as the operation, and no longer
+    device = operands.device if operands else -1
+    operation = Operation(
+        channel, lambda own: _whole(own, flight, trouble, known), name=call.name, keep=keep, device=device
+    )
+    if trouble is not None:
+        raise trouble  # the others hear of it meanwhile
+    if not operation.ran:
+        operation.check()  # what planning has found, where it needed no other rank
+    if known is None and call.plan is not None and operands is not None and is_repeatable(operands, place):
+        channel.recent.remember(key, Decision.of(operands, call.plan))
+    return operation
+
+
+def _whole(
+    operation: Operation, flight: Flight, trouble: Exception | None, known: Decision | None
+) -> Routine[None]:
+    """Make a call from its operands to its end."""
+    try:
+        if known is not None:
+            assert flight.operands is not None
+            found = flight.operands
+            bound = yield from flight.bind(known.plan, found)
+        else:
+            found, bound = yield from decided(flight.call, flight.operands, trouble, flight.bind)
+        yield from flight.run(operation, bound, found)
+    finally:
+        flight.end()
+
+
+def persistent(call: Call) -> Prepared:
+    """Plan and bind a call once."""
+    channel = call.channel
+    operands, trouble = read(call)
+    slot = channel.own_slot()
+
+    def bind(plan: Plan, found: Operands) -> Routine[Bound]:
+        yield from ()
+        if plan.path == "mapped":
+            with on(found.device, channel.peers.side) as side:
+                return execute.bind_new(plan, found, channel, side, slot)
+        return execute.bind_new(plan, found, channel, side_of(slot, found), slot)
+
+    try:
+        made = Operation(channel, lambda _: decided(call, operands, trouble, bind), name=call.name)
+        found, bound = made.wait()
+    except BaseException:
+        channel.release(slot)
+        raise
+    call.arguments = ()  # the arrays live as long as the request, and no longer
+    return Prepared(call, found, bound, slot)
+
+
+def plan(call: Call) -> Plan:
+    """Return what a call would do; collective if it is the first one, or the first with device arrays."""
+    operands = call.read()
+    if operands.device >= 0:
+        call.channel.connect(operands.device)
+    found = at_home(operands, call.channel)
+    return execute.plan_for(found, call.channel, call.algorithm, call.rules, captured=call.captured(operands))
+
+
+def tell(channel: Channel, word: Word, trouble: Exception | None) -> list[Word]:
+    """Return all ranks' words on what comes before a call; raises what keeps any of them from it."""
+    words: list[Word] = channel.exchange(word)
+    settle(f"{word.what} #{channel.calls}", words, trouble)
+    return words
+
+

@@ -1,0 +1,181 @@
+"""From a call's arguments to its operands, plan and program, agreed on by all ranks where a setting demands it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mpicoll.dispatch.plan import Plan
+from mpicoll.errors import UnsupportedError
+from mpicoll.runtime import execute
+from mpicoll.runtime.agreement import Fingerprint, Flow, Word, asked, settle
+from mpicoll.runtime.bound import Bound
+from mpicoll.runtime.call_key import Key, call_key
+from mpicoll.runtime.calls import read_call
+from mpicoll.runtime.channel import Channel
+from mpicoll.runtime.exchange import Routine, exchanged
+from mpicoll.runtime.operands import Operands
+from mpicoll.runtime.streams import is_captured, on
+from mpicoll.settings import settings
+
+#: powers of two by which the scratch limit shrinks from one try to the next, where a rank is short of memory
+SHRINK = (0, 3, 6, 9)
+
+#: returns a call's program, once there is what it needs
+Bind = Callable[[Plan, Operands], Routine[Bound]]
+
+
+@dataclass(slots=True)
+class Call:
+    """A call as it was made.
+
+    Attributes:
+        channel: of the communicator.
+        form: "blocking", "nonblocking" or "persistent".
+        method: such as "Allreduce".
+        arguments: as in the call.
+        algorithm: as in the call.
+        stream: as in the call.
+        rules: of the communicator.
+        plan: what was decided, None before that.
+        named: as in the call.
+        name: the call with its number, for messages.
+    """
+
+    channel: Channel
+    form: str
+    method: str
+    arguments: tuple[Any, ...]
+    algorithm: Any
+    stream: Any
+    rules: str
+    plan: Plan | None = None
+    named: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.method.lower()} #{self.channel.calls}"
+
+    def key(self, place: tuple[Any, ...]) -> Key | None:
+        """Return the call's key among the remembered ones, None if it must not be remembered."""
+        return call_key(self.form, self.method, self.arguments, self.algorithm, self.rules, place)
+
+    def read(self) -> Operands:
+        """Return what the arguments mean; every check that needs no other rank."""
+        operands = read_call(self.method, self.channel.rank, self.channel.size, self.arguments, self.named or {})
+        if operands.device < 0 and self.stream is not None:
+            raise ValueError(f"{operands.method}: stream is given, but the arrays are on the host")
+        if not isinstance(self.algorithm, str | None):
+            raise TypeError(f"{operands.method}: algorithm is a {type(self.algorithm).__name__}, not a name or None")
+        return operands
+
+    def captured(self, operands: Operands) -> bool:
+        """Tell whether the call is captured into a CUDA graph; refuse what needs a first call outside of it."""
+        if operands.device < 0:
+            return False
+        with on(operands.device, self.stream) as address:
+            captured = is_captured(address)
+        if captured and not (self.channel.ready and not self.channel.is_unconnected()):
+            raise UnsupportedError(
+                f"{operands.method}: the stream is being captured into a CUDA graph, "
+                "and this is the communicator's first call with device arrays: make one before the capture"
+            )
+        return captured
+
+
+def read(call: Call) -> tuple[Operands | None, Exception | None]:
+    """Return the operands, or what is wrong, and count the call.
+
+    Raises:
+        Exception: what is wrong, at once, where the other ranks need not hear of it: then the call is not made.
+    """
+    operands, trouble = None, None
+    try:
+        operands = call.read()
+        call.captured(operands)
+    except Exception as error:
+        if not asked():
+            raise
+        trouble = error
+    call.channel.calls += 1
+    return (None if trouble else operands), trouble
+
+
+def decided(
+    call: Call, operands: Operands | None, trouble: Exception | None, bind: Bind
+) -> Routine[tuple[Operands, Bound]]:
+    """Plan and bind a call; where a setting demands it, all ranks agree that they can, and on the same one.
+
+    Where memory is short on a rank, all ranks try again with a smaller limit, that is with more segments.
+    """
+    channel = call.channel
+    if not asked():
+        assert operands is not None
+        if operands.device >= 0:
+            yield from channel.connecting(operands.device)
+        return (yield from _bound(call, operands, settings.scratch_limit, bind))[:2]
+    tries = iter(SHRINK)
+    limit = settings.scratch_limit >> next(tries)
+    while True:
+        found, word, error = yield from _tried(call, operands, trouble, limit, bind)
+        words: list[Word] = yield from exchanged(channel.comm, word)
+        if all(one.unconnected for one in words):
+            assert operands is not None
+            yield from channel.connecting(operands.device)
+            continue
+        smaller = next(tries, None)
+        if smaller is None or not any(one.short for one in words):
+            break
+        limit = settings.scratch_limit >> smaller
+    called = next((w.fingerprint.collective for w in words if w.fingerprint), call.method.lower())
+    settle(f"{called} #{channel.calls}", words, error)
+    assert found is not None
+    if settings.debug > 1:
+        print(f"[mpicoll rank {channel.rank}] {call.plan}", file=sys.stderr, flush=True)
+    return found
+
+
+def _tried(
+    call: Call, operands: Operands | None, trouble: Exception | None, limit: int, bind: Bind
+) -> Routine[tuple[tuple[Operands, Bound] | None, Word, Exception | None]]:
+    """Return a bound call, and this rank's word on it; or what keeps the rank from it."""
+    what = call.method.lower()
+    if trouble is not None or operands is None:
+        assert trouble is not None
+        return None, Word.refusing(what, trouble), trouble
+    unconnected = operands.device >= 0 and call.channel.is_unconnected()
+    if unconnected:
+        return None, Word(what, unconnected=True), None
+    try:
+        found, bound, plan = yield from _bound(call, operands, limit, bind)
+    except Exception as error:
+        return None, Word.refusing(what, error), error
+    flow = Flow.of(found, call.channel.size)
+    return (found, bound), Word(operands.method, Fingerprint.of(call.form, found, plan), flow), None
+
+
+def _bound(call: Call, operands: Operands, limit: int, bind: Bind) -> Routine[tuple[Operands, Bound, Plan]]:
+    """Return the call on the communicator's device, its program, and its plan."""
+    found = at_home(operands, call.channel)
+    captured = call.captured(operands)
+    plan = call.plan = execute.plan_for(found, call.channel, call.algorithm, call.rules, limit, captured)
+    bound = yield from bind(plan, found)
+    return found, bound, plan
+
+
+def at_home(operands: Operands, channel: Channel) -> Operands:
+    """Return the call on the device of the communicator's inboxes, if it has any."""
+    if operands.device < 0 or channel.mapped is None or operands.device == channel.mapped.device:
+        return operands
+    from mpicoll.runtime.elsewhere import moved
+
+    return moved(operands, channel.mapped.device)
+
+
+def is_repeatable(operands: Operands, place: tuple[Any, ...]) -> bool:
+    """Tell whether an equal call need not be decided again."""
+    packed = operands.before or operands.after
+    elsewhere = operands.device >= 0 and operands.device != place[0]
+    return not (packed or elsewhere or asked())

@@ -1,0 +1,137 @@
+"""Calls that do not block: what goes around their programs, and persistent calls from start to start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mpicoll.dispatch.plan import Plan
+from mpicoll.runtime import execute, progress
+from mpicoll.runtime.bound import Bound
+from mpicoll.runtime.decision import Call
+from mpicoll.runtime.exchange import Routine
+from mpicoll.runtime.operands import Operands
+from mpicoll.runtime.progress import Operation
+from mpicoll.runtime.slot import Slot
+from mpicoll.runtime.streams import on
+
+
+class Flight:
+    """What a call that does not block has around its program: packing, and order with the caller's stream."""
+
+    def __init__(self, call: Call, operands: Operands | None) -> None:
+        """Pack, and mark the place on the caller's stream behind which the call comes."""
+        self.channel, self.handover = call.channel, None
+        self.slot: Slot | None = None
+        self.call, self.operands = call, operands
+        if operands is None:
+            return
+        with on(operands.device, None if operands.moved else call.stream) as pointer:
+            execute.pack(operands)
+            if operands.device >= 0:
+                from mpicoll.runtime.device import Handover
+
+                self.handover = Handover(operands.device, pointer)
+        self.operands = replace(operands, before=[])
+
+    def bind(self, plan: Plan, operands: Operands) -> Routine[Bound]:
+        """Return the call's program, on a stream beside the caller's, in a slot that is free."""
+        execute.pack(operands)  # what moves to another device
+        if plan.path == "mapped":
+            return self._bind_mapped(plan, operands)
+        while self.slot is None:
+            self.slot = self.channel.free_slot()
+            if self.slot is None:
+                yield lambda: self.channel.free_slot() is not None
+        self.slot.taken = True
+        side = side_of(self.slot, operands)
+        if self.handover is not None:
+            self.handover.side = side
+        return execute.bind(plan, operands, self.channel, side, self.slot)
+
+    def _bind_mapped(self, plan: Plan, operands: Operands) -> Bound:
+        peers = self.channel.peers
+        assert self.handover is not None
+        self.handover.side = int(peers.side.ptr)
+        with on(operands.device, peers.side) as side:
+            known = execute.bind(plan, operands, self.channel, side, self.channel.slot(0))
+        from mpicoll.runtime import mapped
+
+        return mapped.handed_over(known, self.handover, self.channel)
+
+    def run(self, operation: Operation, bound: Bound, operands: Operands) -> Routine[None]:
+        """Run the program behind what is on the caller's stream, and unpack."""
+        if self.handover is not None and bound.requests:
+            operation.own = True
+            yield self.handover.ready
+        yield from progress.steps(operation, bound)
+        if self.handover is None:
+            execute.unpack(operands)
+            return
+        self.handover.finish()
+        with on(self.handover.device, self.handover):
+            execute.unpack(operands)
+
+    def end(self) -> None:
+        """Give back the slot."""
+        if self.slot is not None:
+            self.slot.taken = False
+
+
+@dataclass
+class Prepared:
+    """A persistent call, planned and bound once.
+
+    Attributes:
+        call: as it was made.
+        operands: of the call.
+        bound: its program.
+        slot: its own.
+    """
+
+    call: Call
+    operands: Operands
+    bound: Bound
+    slot: Slot
+
+    def start(self) -> Operation:
+        """Start the call."""
+        channel = self.call.channel
+        channel.check()
+        flight = Flight(self.call, self.operands)
+
+        def whole(operation: Operation) -> Routine[None]:
+            bound = self.bound
+            if flight.handover is not None and self.operands.device >= 0:
+                bound = yield from _restarted(flight, self)
+            yield from flight.run(operation, bound, self.operands)
+
+        device = self.operands.device
+        return Operation(channel, whole, name=self.call.name, keep=(self, flight), device=device, lane=self.lane)
+
+    @property
+    def lane(self) -> int:
+        """Lane of its messages; kernels of the path mapped come in the order of all calls."""
+        return self.slot.lane if self.bound.requests else progress.COMMON
+
+    def free(self) -> None:
+        """Give everything back."""
+        self.bound.free()
+        self.call.channel.release(self.slot)
+
+
+def _restarted(flight: Flight, prepared: Prepared) -> Routine[Bound]:
+    """Return a persistent call's program, behind the caller's stream of this start."""
+    yield from ()
+    assert flight.handover is not None and prepared.call.plan is not None
+    if prepared.call.plan.path == "mapped":
+        from mpicoll.runtime import mapped
+
+        flight.handover.side = int(flight.channel.peers.side.ptr)
+        return mapped.handed_over(prepared.bound, flight.handover, flight.channel)
+    flight.handover.side = side_of(prepared.slot, prepared.operands)
+    return prepared.bound
+
+
+def side_of(slot: Slot, operands: Operands) -> int:
+    """Return the stream that a call which does not block works on, 0 on the host."""
+    return int(slot.side_stream(operands.device).ptr) if operands.device >= 0 else 0
