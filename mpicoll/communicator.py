@@ -137,6 +137,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         super().Disconnect()
 
     def _settle(self) -> None:
+        refuse_after_finalize()
         if self._channel is not None and not self._channel.freed:
             self._channel.settle()
 
@@ -149,43 +150,48 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
             return comm
         return type(self)(comm, algorithms=self._rules)
 
+    def _plain(self) -> MPI.Intracomm:
+        """Return the communicator as mpi4py's; refuse it after MPI's end, which would end the process."""
+        refuse_after_finalize()
+        return MPI.Intracomm(self)
+
     def Dup(self, info: MPI.Info | None = None) -> Any:
         """Duplicate; as mpi4py's, but of this type."""
-        return self._wrap(MPI.Intracomm(self).Dup(info))
+        return self._wrap(self._plain().Dup(info))
 
     def Dup_with_info(self, info: MPI.Info) -> Any:
         """Duplicate with hints; as mpi4py's, but of this type."""
-        return self._wrap(MPI.Intracomm(self).Dup_with_info(info))
+        return self._wrap(self._plain().Dup_with_info(info))
 
     def Idup(self, info: MPI.Info | None = None) -> Any:
         """Start to duplicate; as mpi4py's, but of this type."""
-        comm, request = MPI.Intracomm(self).Idup(info)
+        comm, request = self._plain().Idup(info)
         return self._wrap(comm), MessageRequest(request)
 
     def Idup_with_info(self, info: MPI.Info) -> Any:
         """Start to duplicate with hints; as mpi4py's, but of this type."""
-        comm, request = MPI.Intracomm(self).Idup_with_info(info)
+        comm, request = self._plain().Idup_with_info(info)
         return self._wrap(comm), MessageRequest(request)
 
     def Clone(self) -> Any:
         """Duplicate without the attributes; as mpi4py's, but of this type."""
-        return self._wrap(MPI.Intracomm(self).Clone())
+        return self._wrap(self._plain().Clone())
 
     def Split(self, color: int = 0, key: int = 0) -> Any:
         """Split by color; as mpi4py's, but of this type."""
-        return self._wrap(MPI.Intracomm(self).Split(color, key))
+        return self._wrap(self._plain().Split(color, key))
 
     def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Any:
         """Split by type; as mpi4py's, but of this type."""
-        return self._wrap(MPI.Intracomm(self).Split_type(split_type, key, info))
+        return self._wrap(self._plain().Split_type(split_type, key, info))
 
     def Create(self, group: MPI.Group) -> Any:
         """Make a communicator of a group; as mpi4py's, but of this type."""
-        return self._wrap(MPI.Intracomm(self).Create(group))
+        return self._wrap(self._plain().Create(group))
 
     def Create_group(self, group: MPI.Group, tag: int = 0) -> Any:
         """Make a communicator of a group, called by its members only; as mpi4py's, but of this type."""
-        return self._wrap(MPI.Intracomm(self).Create_group(group, tag))
+        return self._wrap(self._plain().Create_group(group, tag))
 
 
 def _again(comm: MPI.Intracomm, rules: str) -> Communicator:

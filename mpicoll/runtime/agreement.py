@@ -7,6 +7,7 @@ that comes later travels as a refusal (see `refusals.py`).
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,6 +17,9 @@ from mpicoll.dispatch.plan import Plan
 from mpicoll.errors import MismatchError
 from mpicoll.runtime.operands import Operands
 from mpicoll.settings import settings
+
+#: characters of an error's text that other ranks hear of
+LONGEST = 600
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class Fingerprint:
         root: the root, -1 where there is none.
         algorithm: what was chosen, with segments and path.
         counts: elements of each block, where all ranks must name the same.
+        function: checksum of a user's operator.
     """
 
     form: str
@@ -41,6 +46,7 @@ class Fingerprint:
     root: int
     algorithm: str
     counts: tuple[int, ...] = ()
+    function: int = 0
 
     @staticmethod
     def of(form: str, operands: Operands, plan: Plan) -> Fingerprint:
@@ -56,6 +62,7 @@ class Fingerprint:
             operands.root if operands.row.rooted else -1,
             f"{plan.algorithm}/{plan.segments}@{plan.path}",
             _common_counts(operands),
+            _checksum(op.function, op.cuda) if op and op.users else 0,
         )
 
     def __str__(self) -> str:
@@ -75,6 +82,13 @@ def _described(dtype: np.dtype) -> str:
     if dtype.subdtype:
         return f"{_described(dtype.base)}{list(dtype.shape)}"
     return dtype.name if dtype.isnative else f"{dtype.name} (other byte order)"
+
+
+def _checksum(function: Any, cuda: str) -> int:
+    """Return a number that differs where users' operators do: of the code, as far as it is Python's."""
+    code = getattr(function, "__code__", None)
+    parts = (cuda,) if code is None else (cuda, code.co_code.hex(), str(code.co_consts), str(code.co_names))
+    return zlib.crc32("\n".join(parts).encode())
 
 
 def _common_counts(operands: Operands) -> tuple[int, ...]:
@@ -131,7 +145,7 @@ class Word:
     @staticmethod
     def refusing(what: str, error: Exception) -> Word:
         """Return the word of a rank that an error keeps from the call."""
-        return Word(what, trouble=repr(error), short=isinstance(error, MemoryError))
+        return Word(what, trouble=repr(error)[:LONGEST], short=isinstance(error, MemoryError))
 
 
 def asked() -> bool:

@@ -83,7 +83,7 @@ class Bound:
         """Say which message the call at a position waits for."""
         if self.program is None or position not in self.waits:
             return "waiting for the device"
-        late = [t for t in self.waits[position] if not self.requests[t].Get_status()]
+        late = [t for t in self.waits[position] if not _is_complete(self.requests[t])]
         transfer = self.program.transfers[late[0] if late else self.waits[position][0]]
         steps = len(self.program.schedule.steps)
         blocks = ",".join(map(str, block_ids(transfer.ref, self.program.schedule)))
@@ -100,7 +100,7 @@ class Bound:
         if position <= self.last_start:
             return False
         end = time.monotonic() + SETTLE
-        while not MPI.Request.Testall(self.requests):
+        while not all([_is_complete(request) for request in self.requests]):
             if time.monotonic() > end:
                 return False
         return True
@@ -113,6 +113,14 @@ class Bound:
         self.requests.clear()
         self.calls.clear()
         self.polls.clear()
+
+
+def _is_complete(request: MPI.Prequest) -> bool:
+    """Tell whether a message has ended, well or not."""
+    try:
+        return request.Get_status()
+    except MPI.Exception:  # it was too long; that is told where it is waited for
+        return True
 
 
 class Around:
@@ -167,7 +175,10 @@ class Binder:
         program = finished_early(program) if around.by_segment else program
         edges = Edges.of(program) if around.by_segment else Edges({}, {})
         bound.program = program
-        bound.requests = [self._request(t, program.segments, layout, bases) for t in program.transfers]
+        runs = [self._run(t, layout, bases) for t in program.transfers]
+        bound.nbytes = [nbytes for _, nbytes in runs]
+        each = zip(program.transfers, runs, strict=True)
+        bound.requests = [self._request(transfer, program.segments, run) for transfer, run in each]
         synced_later = _synced_later(program)
         around.first(bound)
         for place, instruction in enumerate(program.instructions):
@@ -196,11 +207,15 @@ class Binder:
                 last = work not in synced_later
                 bound.add(self.memory.sync(work, last), poll=self.memory.poll(work, last))
 
-    def _request(self, transfer: Transfer, segments: int, layout: Layout, bases: dict[str, int]) -> MPI.Prequest:
+    def _run(self, transfer: Transfer, layout: Layout, bases: dict[str, int]) -> Run:
+        """Return the memory of a message."""
         runs = layout.runs(transfer.ref, transfer.segment, bases)
         if len(runs) > 1:
             raise AssertionError(f"message of {transfer.ref} is not contiguous: {runs}")
-        address, nbytes = runs[0] if runs else (0, 0)
+        return runs[0] if runs else (0, 0)
+
+    def _request(self, transfer: Transfer, segments: int, run: Run) -> MPI.Prequest:
+        address, nbytes = run
         tag = self.slot * TAGS + (transfer.number * segments + transfer.segment) % TAGS
         buffer = [MPI.buffer.fromaddress(address, nbytes), nbytes, MPI.BYTE] if nbytes else [None, 0, MPI.BYTE]
         make = self.comm.Send_init if transfer.sends else self.comm.Recv_init

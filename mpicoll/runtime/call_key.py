@@ -62,7 +62,7 @@ def _reader(kind: type) -> Callable[[Any], Any]:
     if kind is np.ndarray:
         return _numpy_array
     if kind in (list, tuple):
-        return lambda spec: (kind, *(_buffer(spec[0]), *map(_plain, spec[1:]))) if spec else _plain(spec)
+        return lambda spec: (kind, _buffer(spec[0]), *[_plain(one) for one in spec[1:]]) if spec else _plain(spec)
     if kind.__name__ != "ndarray" or not kind.__module__.startswith("cupy"):
         return _plain
     return _cupy_array if hasattr(kind, "_c_contiguous") else lambda a: (*_cupy_data(a), a.shape, a.strides)
@@ -103,7 +103,7 @@ def _plain(item: Any) -> Any:
     if item is None or kind in (int, bool, str, Op, Average) or isinstance(item, np.integer):
         return kind, item
     if kind in (list, tuple):
-        return kind, tuple(map(_plain, item))
+        return kind, tuple([_plain(one) for one in item])
     if kind is np.ndarray:
         return kind, item.dtype, item.shape, tuple(item.ravel().tolist())
     if kind is MPI.Op or (kind is MPI.Datatype and item.is_predefined):  # others' handles are given out again

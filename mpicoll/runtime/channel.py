@@ -172,6 +172,7 @@ class Channel:
 
     def check(self) -> None:
         """Refuse a communicator that was freed, or on which a call has stalled or raised, and any after MPI's end."""
+        refuse_after_finalize()
         if self.forked:
             raise RuntimeError(
                 "this process was forked after mpicoll was used; MPI does not survive that: spawn instead"
@@ -182,7 +183,6 @@ class Channel:
             raise RuntimeError("the communicator was freed: no call can be made on it any more")
         if self.broken:
             raise StalledError(f"this communicator cannot be used after: {self.broken}")
-        refuse_after_finalize()
 
     def take_turn(self) -> None:
         """Wait while another thread makes a call on this communicator; refuse one from within a call."""
@@ -237,7 +237,7 @@ class Channel:
         """Return a slot for a persistent request, with a lane of its own as far as there are tags."""
         self.persistent += 1
         lane = 1 + (self.persistent - 1) % (self.most_slots - 2)  # the last one's first tag is for refusals
-        number = NONBLOCKING + self.persistent
+        number = max((NONBLOCKING, *self.slots)) + 1  # only its lane is known to others
         slot = self.slots[number] = Slot(lane)
         return slot
 

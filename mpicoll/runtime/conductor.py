@@ -20,6 +20,7 @@ from mpicoll.runtime.hot import HotCalls
 from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.progress import Operation
 from mpicoll.runtime.recent import Decision
+from mpicoll.runtime.slot import Slot
 from mpicoll.runtime.streams import on, where
 
 
@@ -106,10 +107,13 @@ def persistent(call: Call) -> Prepared:
     """Plan and bind a call once."""
     channel = call.channel
     operands, trouble = read(call)
-    slot = channel.own_slot()
+    taken: list[Slot] = []
 
     def bind(plan: Plan, found: Operands) -> Routine[Bound]:
         yield from ()
+        if not taken:
+            taken.append(channel.own_slot())
+        (slot,) = taken
         if plan.path == "mapped":
             with on(found.device, channel.peers.side) as side:
                 return execute.bind_new(plan, found, channel, side, slot)
@@ -118,11 +122,13 @@ def persistent(call: Call) -> Prepared:
     try:
         made = Operation(channel, lambda _: decided(call, operands, trouble, bind), name=call.name)
         found, bound = made.wait()
-    except BaseException:
-        channel.release(slot)
+    except BaseException:  # then no rank has it, so that the next one has the same lane on all
+        for slot in taken:
+            channel.release(slot)
+            channel.persistent -= 1
         raise
     call.arguments = ()  # the arrays live as long as the request, and no longer
-    return Prepared(call, found, bound, slot)
+    return Prepared(call, found, bound, taken[0])
 
 
 def plan(call: Call) -> Plan:

@@ -120,7 +120,8 @@ def decided(
     limit = settings.scratch_limit >> next(tries)
     while True:
         found, word, error = yield from _tried(call, operands, trouble, limit, bind)
-        words: list[Word] = yield from exchanged(channel.comm, word)
+        said = yield from exchanged(channel.comm, word, enough=lambda one: bool(one.trouble))
+        words: list[Word] = [one or Word(word.what) for one in said]
         if all(one.unconnected for one in words):
             assert operands is not None
             yield from channel.connecting(operands.device)

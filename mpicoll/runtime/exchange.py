@@ -13,27 +13,45 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
+#: bytes of an object's length, and of an object that is sent at once
+HEADER, SHORT = 8, 1016
+
 T = TypeVar("T")
 #: a call that tells whether a routine can go on; it may be asked again after it said so
 Condition = Callable[[], bool]
 Routine = Generator[Condition, None, T]
 
 
-def exchanged(comm: MPI.Intracomm, mine: Any) -> Routine[list[Any]]:
+def exchanged(comm: MPI.Intracomm, mine: Any, enough: Callable[[Any], bool] = lambda _: False) -> Routine[list[Any]]:
     """Return every rank's object.
+
+    Short objects need one round, which MPI completes even if this rank only waits in other calls of MPI.
 
     Args:
         comm: a private communicator, on which all ranks do this in the same order.
         mine: this rank's object, which can be pickled.
+        enough: tells of a short object that the long ones need not be known; they are None then.
     """
-    sent = np.frombuffer(pickle.dumps(mine), "u1")
-    sizes = np.zeros(comm.size, "i8")
-    yield comm.Iallgather(np.array([sent.size], "i8"), sizes).Test
-    ends = np.cumsum(sizes)
-    received = np.zeros(int(ends[-1]), "u1")
-    yield comm.Iallgatherv(sent, [received, sizes.tolist()]).Test
-    parts = zip((ends - sizes).tolist(), ends.tolist(), strict=True)
-    return [pickle.loads(received[start:end].tobytes()) for start, end in parts]
+    data = pickle.dumps(mine)
+    sent = np.zeros(HEADER + SHORT, "u1")
+    sent[:HEADER] = np.frombuffer(len(data).to_bytes(HEADER, "little"), "u1")
+    sent[HEADER : HEADER + len(data)] = np.frombuffer(data[:SHORT], "u1")
+    received = np.zeros((comm.size, HEADER + SHORT), "u1")
+    yield comm.Iallgather(sent, received).Test
+    sizes = [int.from_bytes(row[:HEADER].tobytes(), "little") for row in received]
+    rows = zip(received, sizes, strict=True)
+    found = [pickle.loads(row[HEADER : HEADER + n].tobytes()) if n <= SHORT else None for row, n in rows]
+    if max(sizes) <= SHORT or any(enough(one) for one in found if one is not None):
+        return found
+    return (yield from _long(comm, data, sizes))
+
+
+def _long(comm: MPI.Intracomm, data: bytes, sizes: list[int]) -> Routine[list[Any]]:
+    """Return every rank's object, whose sizes in bytes are known."""
+    ends = np.cumsum(sizes).tolist()
+    received = np.zeros(ends[-1], "u1")
+    yield comm.Iallgatherv(np.frombuffer(data, "u1"), [received, sizes]).Test
+    return [pickle.loads(received[end - size : end].tobytes()) for size, end in zip(sizes, ends, strict=True)]
 
 
 def met(comm: MPI.Intracomm) -> Routine[None]:

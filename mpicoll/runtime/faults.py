@@ -87,7 +87,7 @@ class Watch:
         directory, me = self.desk.directory, self.channel.rank
         desks = {r: directory[w] for r, w in enumerate(self.world_ranks) if r != me and w in directory}
         answers = roll_call.ask(desks, self.id, None if self.id else self.birth)
-        absent = [r for r, answer in answers.items() if answer.calls < operation.number]
+        absent = sorted(r for r, answer in answers.items() if answer.calls < operation.number)
         silent = [r for r in range(self.channel.size) if r != me and r not in answers]
         before, patience.moves = patience.moves, sum(answer.moved for answer in answers.values())
         moving = not silent and (before is None or before != patience.moves)
@@ -135,10 +135,11 @@ def explained(error: BaseException, name: str, rank: int, pending: str) -> BaseE
     """Return an error with the call, the rank and a remedy, if it is one of MPI's; others as they are."""
     if not isinstance(error, MPI.Exception):
         return error
-    text = f"{name}: rank {rank}, {pending}: {error.Get_error_string()}"
+    text = f"{name}: rank {rank}, {pending}"
     if error.Get_error_class() in (MPI.ERR_TRUNCATE, MPI.ERR_IN_STATUS):
-        return MismatchError(f"{text}; if ranks make different calls, MPICOLL_DEBUG=1 says which")
-    return TransportError(f"{text}; MPI does not deliver: see whether all ranks and hosts are alive")
+        return MismatchError(f"{text}, which came longer than expected; MPICOLL_DEBUG=1 compares all ranks' calls")
+    what = error.Get_error_string().partition(", error stack")[0]
+    return TransportError(f"{text}: MPI says {what!r}; see whether all ranks and hosts are alive")
 
 
 def finalize_within(seconds: float, why: str) -> None:
