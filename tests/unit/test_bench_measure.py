@@ -8,7 +8,7 @@ import pytest
 
 from mpicoll.bench.cases import CALLS, make_case
 from mpicoll.bench.measure import FIRST, GRACE, MOST, Budget, Statistics, measure
-from mpicoll.bench.progress import Progress, on_terminal
+from mpicoll.bench.progress import Progress, terminal
 from mpicoll.bench.report import COMPLAINTS, SCHEMA, Measurement, Report
 from mpicoll.bench.subject import Way
 
@@ -196,7 +196,7 @@ def test_not_every_wrong_result_is_described():
 
 
 def test_no_bar_without_a_terminal(capsys):
-    assert not on_terminal(io.StringIO())
+    assert terminal(io.StringIO()) is None
     with Progress(2, shown=True) as progress:
         progress.step("one")
     assert capsys.readouterr() == ("", "")
