@@ -58,7 +58,7 @@ def _known(options: Options) -> None:
     for name in options.algorithms:
         why = [] if name in ("auto", "all") else [_unknown(CALLS[call], name) for call in options.calls]
         if why and all(why):
-            raise RequestError(why[0])
+            raise RequestError(f"--algorithm {name}: {why[0]}")
 
 
 def _unknown(call: Call, name: str) -> str:

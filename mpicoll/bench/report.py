@@ -245,6 +245,8 @@ class Report:
             return "FAILED"
         if self.interruption:
             return "interrupted"
+        if not self.rows:
+            return "nothing"
         return "OK" if self.mode == "times" else "measured"
 
     def interrupt(self, why: str) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 #: of the file; raised when a reader must change
 SCHEMA = 1
@@ -29,7 +29,7 @@ class Results:
 
     def __init__(self, path: Path | None, tool: str = "mpicoll.bench") -> None:
         self.path, self.tool = path, tool
-        self._out: TextIO | None = None
+        self._out: BinaryIO | None = None
         self._lock = threading.Lock()  # a signal's end comes from another thread
 
     def try_out(self) -> None:
@@ -43,19 +43,25 @@ class Results:
     def begin(self, **header: Any) -> None:
         """Write the header over what was there."""
         if self.path:
-            self._out = self.path.open("w", encoding="utf-8")
-            self.add("header", schema=SCHEMA, tool=self.tool, **header)
+            self._out = self.path.open("wb", buffering=0)
+            try:
+                self.add("header", schema=SCHEMA, tool=self.tool, **header)
+            except OSError:
+                self._close()
+                raise
 
     def add(self, kind: str, **line: Any) -> None:
         """Write a line; nothing before the header, and nothing after the end."""
         with self._lock:
             if self._out:
-                self._out.write(json.dumps({"kind": kind, **line}, default=str) + "\n")
-                self._out.flush()
+                self._out.write(json.dumps({"kind": kind, **line}, default=str).encode() + b"\n")
 
     def end(self, **line: Any) -> None:
         """Write the last line."""
         self.add("end", **line)
+        self._close()
+
+    def _close(self) -> None:
         with self._lock:
             if self._out:
                 self._out.close()
