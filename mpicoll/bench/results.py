@@ -32,16 +32,8 @@ class Results:
         self._out: BinaryIO | None = None
         self._lock = threading.Lock()  # a signal's end comes from another thread
 
-    def try_out(self) -> None:
-        """Raise OSError if the file cannot be written; what is there stays."""
-        if self.path:
-            new = not self.path.exists()
-            self.path.open("a", encoding="utf-8").close()
-            if new:
-                self.path.unlink()
-
     def begin(self, **header: Any) -> None:
-        """Write the header over what was there."""
+        """Write the header over what was there; raise OSError where there can be no such file."""
         if self.path:
             self._out = self.path.open("wb", buffering=0)
             try:

@@ -24,7 +24,7 @@ from mpicoll.bench.options import Options, RequestError, parse
 from mpicoll.bench.progress import Progress, terminal
 from mpicoll.bench.report import Report
 from mpicoll.bench.results import Results
-from mpicoll.bench.subject import Mpicoll
+from mpicoll.bench.subject import Mpicoll, anywhere
 from mpicoll.communicator import Communicator
 from mpicoll.runtime.channel import channel_of
 from mpicoll.settings import format_bytes, settings
@@ -75,14 +75,12 @@ def run(arguments: list[str]) -> int:
 def _run(arguments: list[str], options: Options, world: MPI.Intracomm, report: Report) -> int:
     if settings.timeout > 0 and options.mode in ("overhead", "breakdown"):
         raise RequestError(f"--{options.mode}: calls with a time limit go another way; unset MPICOLL_TIMEOUT")
-    _on_first(world, options, report.results.try_out)
     switched_off = "nccl" in options.baselines and without_nvls()
     bench = _prepared(arguments, options, world, report)
     todo = jobs(options, world.size, bench.memory.kind, report)
     _check_sizes(todo, world, bench.memory.total)
     report.total = sum(len(forms(job.case.call, options)) for job in todo)
-    header = {"mode": options.mode, "measurements": report.total, "facts": report.header, "options": asdict(options)}
-    _on_first(world, options, partial(report.results.begin, **header))
+    _begin_file(report, options, world)
     report.begin(facts.lines(report.header))
     if switched_off:
         report.say(f"# {NVLS}=0 was set here; set it yourself to measure NCCL with NVLS")
@@ -90,7 +88,7 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm, report: R
     with Progress(report.total, world.rank == 0) as bench.progress:
         TABLES[options.mode](bench, bench.paced(todo))
     report.end()
-    if not report.rows and not report.interruption:
+    if report.verdict == "nothing":
         raise RequestError(report.nothing())
     return 1 if report.wrong else INTERRUPTED if report.interruption else 0
 
@@ -119,15 +117,14 @@ def _interrupt(report: Report, signal: str) -> None:
     report.interrupt(signal)
 
 
-def _on_first(world: MPI.Intracomm, options: Options, write: Callable[[], object]) -> None:
-    """Let rank 0 write to the file of results; where it cannot, all ranks raise RequestError."""
+def _begin_file(report: Report, options: Options, world: MPI.Intracomm) -> None:
+    """Begin the file of results; where it cannot be written, all ranks raise RequestError."""
     why = ""
-    if world.rank == 0:
-        try:
-            write()
-        except OSError as error:
-            why = f"--json {options.json}: {error.strerror}"
-    why = world.bcast(why, root=0)
+    try:
+        report.results.begin(mode=options.mode, measurements=report.total, facts=report.header, options=asdict(options))
+    except OSError as error:
+        why = f"--json {options.json}: {error.strerror}"
+    why = anywhere(world, why)
     if why:
         raise RequestError(why)
 

@@ -240,7 +240,7 @@ def test_wrong_elements_are_the_verdict_of_an_interrupted_report_too():
 
 
 def test_what_is_not_validated_is_not_called_right():
-    report = Report({}, io.StringIO(), mode="overhead")
+    report = Report({}, io.StringIO(), mode="overhead", rows=[measured("bcast", True)])
     assert (report.verdict, "wrong" in report.conclusion) == ("measured", False)
 
 

@@ -44,21 +44,11 @@ def test_a_line_that_was_cut_is_left_out(tmp_path):
     assert read(file)["rows"] == [{"number": 1}]
 
 
-def test_a_file_that_is_tried_stays_as_it_was(tmp_path):
-    """A request that is refused afterwards neither empties the results of before nor leaves a file."""
-    new, old = tmp_path / "new.json", tmp_path / "old.json"
-    old.write_text("kept")
-    Results(new).try_out()
-    Results(old).try_out()
-    Results(None).try_out()
-    assert (new.exists(), old.read_text()) == (False, "kept")
-
-
 @pytest.mark.parametrize("name", [".", "none/run.json", "file/run.json"])
 def test_a_place_that_cannot_be_written_is_found_before_the_run(tmp_path, name):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="directory"):
-        Results(tmp_path / name).try_out()
+        Results(tmp_path / name).begin(mode="times")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
