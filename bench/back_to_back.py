@@ -8,9 +8,9 @@ maximum over ranks, the median of several rounds.
 """
 
 import argparse
-import json
+from pathlib import Path
 
-from sweep_algorithms import NAMES, Sweep
+from sweep_algorithms import NAMES, Sweep, begun
 
 from mpicoll.settings import format_bytes
 
@@ -41,24 +41,23 @@ class BackToBack(Sweep):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", required=True)
+    parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--only", default=",".join(NAMES))
     options = parser.parse_args()
-    campaign, rows = BackToBack(), []
+    results, campaign = begun(options.json), BackToBack()
     for name in options.only.split(","):
         for nbytes in SIZES:
-            rows.append(campaign.row(name, nbytes))
+            row = campaign.row(name, nbytes)
+            results.add("row", **row)
             if campaign.rank == 0:
                 times = "  ".join(
                     f"{what} {a:7.1f} NCCL {b:7.1f} x{b / a:.2f}"
                     for what, a, b in zip(
-                        ("synchronised", "back to back", "graph"), rows[-1]["ours"], rows[-1]["nccl"], strict=True
+                        ("synchronised", "back to back", "graph"), row["ours"], row["nccl"], strict=True
                     )
                 )
                 print(f"{name:15}{format_bytes(nbytes):>5}  {times}", flush=True)
-    if campaign.rank == 0:
-        with open(options.json, "w") as file:  # noqa: PTH123
-            json.dump(rows, file)
+    results.end(verdict="measured")
 
 
 if __name__ == "__main__":

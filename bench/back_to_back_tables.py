@@ -6,10 +6,11 @@ With --targets a ratio below its target, which is for 4 ranks, is in italics.
 """
 
 import argparse
-import json
 from pathlib import Path
 
 from table import K, M, marked, of_size, put, table
+
+from mpicoll.bench.results import read
 
 #: up to which size each column of targets goes
 LIMITS = (64 * K, 512 * K, 2 * M, 64 * M)
@@ -53,7 +54,7 @@ def main(arguments=None):
     parser.add_argument("--into", type=Path, metavar="PAGE")
     parser.add_argument("--name", default="back-to-back", help="of the markers")
     options = parser.parse_args(arguments)
-    text = tables(json.loads(options.run.read_text(encoding="utf-8")), options.targets)
+    text = tables(read(options.run)["rows"], options.targets)
     put(text, options.into, options.name)
 
 

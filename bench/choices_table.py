@@ -2,16 +2,16 @@
 
     python bench/choices_table.py bench/results/2026-11-28-algorithms-4xH200.json --ranks 4
 
-The run is a list of {"collective", "nbytes", "nccl": [us, ...], "ours": {"algorithm@path": [us, ...]}}, the first
+A row of the run is {"collective", "nbytes", "nccl": [us, ...], "ours": {"algorithm@path": [us, ...]}}, the first
 number synchronised after each call.  A cell is t(NCCL) / t(the choice of today's table), and the algorithm.
 """
 
 import argparse
-import json
 from pathlib import Path
 
 from table import marked, table, target
 
+from mpicoll.bench.results import read
 from mpicoll.dispatch.select import Facts, select
 
 
@@ -36,7 +36,7 @@ def main():
     parser.add_argument("run", type=Path)
     parser.add_argument("--ranks", type=int, required=True)
     options = parser.parse_args()
-    rows = json.loads(options.run.read_text(encoding="utf-8"))
+    rows = read(options.run)["rows"]
     cells = {(row["collective"], row["nbytes"]): cell(row, options.ranks) for row in rows}
     names = list(dict.fromkeys(name for name, _ in cells))
     sizes = sorted({nbytes for _, nbytes in cells})

@@ -9,7 +9,6 @@ name the segments of are taken to be cut as the model of today says, so fit befo
 """
 
 import argparse
-import json
 from collections import defaultdict
 from dataclasses import fields
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 
 from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import MODELS, CostModel
+from mpicoll.bench.results import read
 from mpicoll.dispatch.select import Facts, best_segments, waves
 
 PARAMETERS = [field.name for field in fields(CostModel) if field.name not in ("call_byte", "source")]
@@ -71,7 +71,7 @@ def main():
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--path", default="mapped")
     options = parser.parse_args()
-    lines = list(measured(json.loads(options.run.read_text(encoding="utf-8")), options.ranks, options.path))
+    lines = list(measured(read(options.run)["rows"], options.ranks, options.path))
     found = fitted(lines)
     print(f"{len(lines)} times; now: {judged(lines, [getattr(MODELS[options.path], name) for name in PARAMETERS])}")
     print(f"fitted: {judged(lines, found)}")

@@ -10,9 +10,11 @@ once a path, cut into segments as the cost model says; `bench/choices_table.py` 
 
 import argparse
 import importlib
-import json
+import shlex
+import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import mpicoll  # before MPI starts: it puts a UCX that knows CUDA under the MPI
 
@@ -24,6 +26,7 @@ from mpi4py import MPI
 
 from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import MODELS
+from mpicoll.bench.results import Results
 from mpicoll.runtime.environment import local_rank
 
 plans = importlib.import_module("mpicoll.dispatch.plan")
@@ -175,26 +178,31 @@ def _segments(nbytes):
     return (1, 2, 4) if nbytes < 1 << 24 else (1, 2, 4, 8) if nbytes < 1 << 26 else (1, 4, 8, 16, 32)
 
 
+def begun(path):
+    """Return the file of rank 0's results with its header; one that cannot be written ends the job here."""
+    results = Results(path if WORLD.rank == 0 else None, Path(sys.argv[0]).name)
+    results.begin(command=shlex.join(sys.argv), ranks=WORLD.size)
+    return results
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", required=True)
+    parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--max", type=int, default=1 << 30)
     parser.add_argument("--only", default=",".join(NAMES))
     parser.add_argument("--paths", default="mapped,direct,staged")
     parser.add_argument("--once", action="store_true")
     options = parser.parse_args()
-    sweep, rows = Sweep(options.paths.split(","), options.once), []
+    results, sweep = begun(options.json), Sweep(options.paths.split(","), options.once)
     for nbytes in (n for n in SIZES if n <= options.max):
         for name in options.only.split(","):
-            rows.append(sweep.cell(name, nbytes))
+            row = sweep.cell(name, nbytes)
+            results.add("row", **row)
             if sweep.rank == 0:
-                row = rows[-1]
                 best = min(row["ours"], key=lambda choice: row["ours"][choice][0])
                 took, nccl = row["ours"][best][0], row["nccl"][0]
                 print(f"{name:15}{nbytes:>11}  NCCL {nccl:9.1f}  x{nccl / took:.2f}  {best} {took:.1f}", flush=True)
-    if sweep.rank == 0:
-        with open(options.json, "w") as file:  # noqa: PTH123
-            json.dump(rows, file)
+    results.end(verdict="measured")
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ The page has `<!-- begin nccl -->` and `<!-- end nccl -->`, each on a line; what
 """
 
 import argparse
-import json
 from pathlib import Path
 
 from mpicoll.bench.cases import CALLS, make_case
+from mpicoll.bench.results import read
 
 K, M, G = 1 << 10, 1 << 20, 1 << 30
 #: ranks for which the targets were set, one GPU each
@@ -169,7 +169,7 @@ def main(arguments=None):
     parser.add_argument("--into", type=Path, metavar="PAGE")
     parser.add_argument("--name", help="of the markers (the baseline's)")
     options = parser.parse_args(arguments)
-    text = tables(json.loads(options.run.read_text(encoding="utf-8")), options.baseline, options.inplace)
+    text = tables(read(options.run), options.baseline, options.inplace)
     put(text, options.into, options.name or options.baseline)
 
 

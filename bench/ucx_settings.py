@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 #: name -> variables; what is only an estimate changes which protocol UCX takes, for device memory alone
 SETTINGS: dict[str, dict[str, str]] = {
@@ -171,7 +171,7 @@ def parse() -> argparse.Namespace:
     add("--buffers", choices=("cupy", "numpy"), default="cupy")
     add("--mpirun", default=str(Path(sys.executable).parent / "mpirun"), help="launcher, with options")
     add("--limit", type=float, default=120, help="seconds for one job")
-    add("--json", help="file for all rounds")
+    add("--json", type=Path, help="file for all rounds: JSON lines as mpicoll.bench writes them")
     add("--rank", help=argparse.SUPPRESS)
     add("--set", type=json.loads, default={}, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -187,6 +187,12 @@ def chosen(options: argparse.Namespace) -> dict[str, dict[str, str]]:
     return {name: all_of_them[name] for name in wanted}
 
 
+def write(out: TextIO | None, kind: str, **line: Any) -> None:
+    """Write a line as mpicoll.bench.results does, whose import would set variables for the jobs."""
+    if out:
+        print(json.dumps({"kind": kind, **line}), file=out, flush=True)
+
+
 def main() -> None:
     options = parse()
     if options.rank:
@@ -198,16 +204,19 @@ def main() -> None:
         return
     settings = chosen(options)
     found: dict[str, list[dict[str, float]]] = {name: [] for name in settings}
+    out = options.json.open("w", encoding="utf-8") if options.json else None
+    write(
+        out, "header", schema=1, tool=Path(__file__).name, ranks=options.n, buffers=options.buffers, settings=settings
+    )
     for number in range(options.rounds):
         for name, variables in settings.items():
             cells = job(options, variables)
             print(f"round {number + 1}, {name}: {'measured' if isinstance(cells, dict) else cells}", flush=True)
             if isinstance(cells, dict):
                 found[name].append(cells)
+                write(out, "row", round=number, setting=name, us=cells)
+    write(out, "end", verdict="measured")
     print("\n".join(table(found)))
-    if options.json:
-        facts = {"ranks": options.n, "buffers": options.buffers, "settings": settings, "rounds": found}
-        Path(options.json).write_text(json.dumps(facts, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

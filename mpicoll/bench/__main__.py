@@ -7,14 +7,12 @@ import time
 import traceback
 from typing import NoReturn
 
-#: seconds in which the launcher passes on what a rank printed: MPICH's drops what it has not read by the abort
-FORWARDED = 0.5
-
 
 def main() -> NoReturn:
     """Run the benchmark and leave with its exit status."""
     from mpi4py import MPI
 
+    from mpicoll.bench.interruption import FORWARDED
     from mpicoll.bench.run import run
 
     try:

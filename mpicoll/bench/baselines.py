@@ -124,7 +124,7 @@ def make(
     """Return the baselines that can serve at all, and why others cannot; collective.
 
     Args:
-        names: keys of options.BASELINES.
+        names: keys of reading.BASELINES.
         world: all ranks; a communicator of mpi4py's own.
         memory: where this rank's arrays live.
         aware: whether device arrays may be given to MPI.

@@ -14,15 +14,18 @@ The times are those of the call itself, with every instruction of its bound prog
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpicoll.bench.cases import Case
 from mpicoll.bench.inside import KINDS, Stopwatch, running
 from mpicoll.bench.jobs import Job
+from mpicoll.bench.report import described
+from mpicoll.bench.subject import Way
 
 if TYPE_CHECKING:
     from mpicoll.bench.bench import Bench
@@ -43,27 +46,25 @@ class Breakdown:
     """One call's time, in medians over its repetitions.
 
     Attributes:
-        call: its name.
-        nbytes: message size.
+        case: what was called.
+        way: how it was carried out.
         in_place: the form.
-        algorithm: how it was carried out.
         ranks: rank 0 and the slowest one: seconds by kind, and "total".
     """
 
-    call: str
-    nbytes: int
+    case: Case
+    way: Way
     in_place: bool
-    algorithm: str
     ranks: dict[int, dict[str, float]]
 
     def record(self) -> dict[str, Any]:
         """Return it for the file."""
         ranks = [{"rank": rank, **_micro(seconds)} for rank, seconds in self.ranks.items()]
-        return {**asdict(self), "ranks": ranks}
+        return described(self.case, self.way, self.in_place) | {"ranks": ranks}
 
     def __str__(self) -> str:
         form = "in place" if self.in_place else "out of place"
-        start = f"{self.call:<21} {self.nbytes:>11}  {self.algorithm:<28} {form:<12} "
+        start = f"{self.case.call.name:<21} {self.case.nbytes:>11}  {self.way!s:<28} {form:<12} "
         return "\n".join(f"{start}{rank:>4} {_cells(seconds)}" for rank, seconds in self.ranks.items())
 
 
@@ -77,10 +78,10 @@ def _cells(seconds: dict[str, float]) -> str:
     return f"{total * 1e6:>10.2f}" + "".join(cells)
 
 
-def rows(bench: Bench, jobs: list[Job]) -> Iterator[Breakdown]:
+def table(bench: Bench, jobs: Iterable[Job]) -> None:
     """Measure each job in its forms; collective."""
-    for job, trial in bench.trials(jobs, every_form=True):
-        way = bench.way(trial, job.algorithm)
+    bench.report.say(*HEAD)
+    for job, trial, way in bench.trials(jobs):
         call = bench.subject.bind(trial, job.algorithm)
         for _ in range(1 + bench.options.warmup):
             call()
@@ -89,7 +90,7 @@ def rows(bench: Bench, jobs: list[Job]) -> Iterator[Breakdown]:
         everyone = bench.world.allgather(mine)
         slowest = max(range(bench.world.size), key=lambda rank: everyone[rank]["total"])
         ranks = {rank: everyone[rank] for rank in (0, slowest)}
-        yield Breakdown(job.case.call.name, job.case.nbytes, trial.in_place, str(way), ranks)
+        bench.report.add(Breakdown(job.case, way, trial.in_place, ranks))
 
 
 def _take(call: Callable[[], object], bench: Bench, iterations: int) -> NDArray[np.float64]:

@@ -17,6 +17,8 @@ from mpicoll.errors import UnsupportedError
 LARGEST = {"numpy": 4 << 20, "cupy": 256 << 20}
 #: message sizes of --overhead: the library's own cost is what is left where nothing moves
 SMALL = (0, 8)
+#: modes that measure one form of a call
+ONE_FORM = ("overlap", "overhead")
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ def jobs(options: Options, size: int, arrays: str, report: Report) -> list[Job]:
     """
     if options.roots and max(options.roots) >= size:
         raise RequestError(f"root {max(options.roots)} is out of range for {size} ranks")
+    _known(options)
     found: dict[Job, None] = {}  # in order, each once: small sizes may come to the same count
     for call in (CALLS[name] for name in options.calls):
         algorithms = list(_algorithms(call, options.algorithms, size, report))
@@ -45,12 +48,31 @@ def jobs(options: Options, size: int, arrays: str, report: Report) -> list[Job]:
             for root in _roots(call, options, size):
                 cases = [make_case(call, n, dtype, size, redop, root) for n in _nbytes(options, arrays)]
                 found |= dict.fromkeys(Job(case, algorithm) for algorithm in algorithms for case in cases)
+    if not found:
+        raise RequestError(report.nothing())
     return list(found)
 
 
+def _known(options: Options) -> None:
+    """Raise RequestError for a name of an algorithm that no call has: what is misspelt is not just left out."""
+    for name in options.algorithms:
+        why = [] if name in ("auto", "all") else [_unknown(CALLS[call], name) for call in options.calls]
+        if why and all(why):
+            raise RequestError(f"--algorithm {name}: {why[0]}")
+
+
+def _unknown(call: Call, name: str) -> str:
+    try:
+        registry.get(call.row.name, parse_choice(name).algorithm)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def forms(call: Call, options: Options) -> tuple[bool, ...]:
-    """Return the forms to measure; a call with one form is measured whatever is asked for."""
-    return tuple(form for form in call.forms if form in options.forms) or call.forms
+    """Return the forms to measure, of a call with one form that one; the first where only one is measured."""
+    found = tuple(form for form in call.forms if form in options.forms) or call.forms
+    return found[:1] if options.mode in ONE_FORM else found
 
 
 def _nbytes(options: Options, arrays: str) -> tuple[int, ...]:
@@ -64,23 +86,24 @@ def _nbytes(options: Options, arrays: str) -> tuple[int, ...]:
 
 def _algorithms(call: Call, names: tuple[str, ...], size: int, report: Report) -> Iterator[str | None]:
     """Return what `algorithm=` shall be, one after the other."""
-    known = not call.local
     for name in names:
         if name == "auto":
             yield None
         elif name == "all":
-            for card in registry.known(call.row.name):
-                why = card.refuses(size, counts_known=known)
-                if why:
-                    report.refuse(call.name, card.name, why)
-                else:
-                    yield card.name
-        else:
-            try:
-                registry.require(call.row.name, parse_choice(name).algorithm, size, counts_known=known)
-            except (ValueError, UnsupportedError) as error:
-                raise RequestError(str(error)) from None
+            cards = registry.known(call.row.name)
+            yield from (card.name for card in cards if not _refused(call, card.name, size, report))
+        elif not _refused(call, name, size, report):
             yield name
+
+
+def _refused(call: Call, name: str, size: int, report: Report) -> bool:
+    """Tell whether an algorithm cannot serve; the report is told why."""
+    try:
+        registry.require(call.row.name, parse_choice(name).algorithm, size, counts_known=not call.local)
+    except (ValueError, UnsupportedError) as error:
+        report.refuse(call.name, f"{name}:", str(error).removeprefix(f"{call.row.name}: "))
+        return True
+    return False
 
 
 def _types(call: Call, options: Options, report: Report) -> list[tuple[str, str]]:

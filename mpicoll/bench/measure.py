@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ FIRST = 3
 MOST = 200
 #: seconds that a measurement gets if warm-up and the first timed calls fit into them, however long it took to prepare
 GRACE = 0.1
+#: a run ends when it has taken so many times its budget: every measurement takes its least, however little is left
+PATIENCE = 10
 #: blocks into which the timed calls are divided where several calls are timed in turn
 ROUNDS = 5
 
@@ -40,6 +43,7 @@ class Budget:
     ) -> None:
         self.world, self.now, self.left = world, now, measurements
         self.deadline = now() + seconds
+        self.end = now() + PATIENCE * seconds
         self.until = self.deadline
 
     def begin(self) -> None:
@@ -47,6 +51,10 @@ class Budget:
         start = self.now()
         self.until = start + max(0.0, self.deadline - start) / max(self.left, 1)
         self.left -= 1
+
+    def overrun(self) -> bool:
+        """Tell whether the run must end."""
+        return bool(self.world.bcast(self.now() > self.end, root=0))
 
     def late(self) -> bool:
         """Tell whether the share is spent before the first call is timed."""
@@ -112,9 +120,10 @@ def _in_turn(calls: Sequence[Callable[[], object]], clock: Clock, number: int) -
 
 @dataclass(frozen=True)
 class Statistics:
-    """A summary of times, in the unit of the samples."""
+    """A summary of times, in the unit of the samples; the spread is half the distance of the quartiles."""
 
     median: float
+    spread: float
     least: float
     mean: float
     p99: float
@@ -123,10 +132,15 @@ class Statistics:
     @classmethod
     def of(cls, samples: NDArray[np.float64]) -> Statistics:
         """Summarise."""
-        return cls(
-            float(np.median(samples)),
-            float(samples.min()),
-            float(samples.mean()),
-            float(np.percentile(samples, 99)),
-            samples.size,
-        )
+        low, median, high, p99 = map(float, np.percentile(samples, (25, 50, 75, 99)))
+        return cls(median, (high - low) / 2, float(samples.min()), float(samples.mean()), p99, samples.size)
+
+
+def noise(*parts: Statistics) -> float:
+    """Return the spread of a sum or difference of medians."""
+    return math.hypot(*(part.spread for part in parts))
+
+
+def figure(value: float, spread: float) -> str:
+    """Return a figure with its spread; one that is not above it is no figure."""
+    return f"{value:.2f} ±{spread:.2f}" if abs(value) > spread else f"below noise ±{spread:.2f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.bench.options import RequestError
-from mpicoll.bench.subject import anywhere
+from mpicoll.bench.subject import RefusedError, anywhere
 from mpicoll.runtime.environment import has_driver
 
 T = TypeVar("T")
@@ -23,6 +24,11 @@ class Host:
     device = -1
     xp: Any = np
     stream_pointer = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes that this machine has."""
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
     def synchronize(self) -> None:
         """Host arrays are ready when their call returns."""
@@ -46,6 +52,11 @@ class Device:
         self.device = number
         self.stream = cupy.cuda.get_current_stream()
 
+    @property
+    def total(self) -> int:
+        """Bytes that the device has."""
+        return int(self.xp.cuda.runtime.memGetInfo()[1])
+
     def synchronize(self) -> None:
         """Wait for all work on the stream."""
         self.stream.synchronize()
@@ -63,8 +74,8 @@ class Device:
 Memory = Host | Device
 
 
-class ShortageError(Exception):
-    """A rank has too little memory; raised on all ranks."""
+class ShortageError(RefusedError):
+    """A rank has too little memory."""
 
 
 def in_memory(world: MPI.Intracomm, make: Callable[[], T]) -> T:

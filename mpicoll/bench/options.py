@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mpicoll.bench.cases import DEFAULT_CALLS, UNEVEN, calls_named
-from mpicoll.bench.data import DTYPES, REDUCTIONS, dtype_named
-from mpicoll.settings import parse_bytes
+from mpicoll.bench import reading
+from mpicoll.bench.cases import DEFAULT_CALLS, UNEVEN
+from mpicoll.bench.data import DTYPES, REDUCTIONS
+from mpicoll.bench.measure import PATIENCE
+from mpicoll.bench.reading import Many, One
 
 _EPILOG = f"""\
 Sizes are bytes of the full vector, counts its elements: the vector itself for bcast, reduce, allreduce, scan
@@ -24,16 +26,19 @@ Blocks are uneven in {", ".join(UNEVEN)}.
 The time of a call is that of its slowest rank; every call starts from a barrier; the table shows the median.
 Every form of every call is validated twice, exactly and on all ranks: before its time is taken and after.
 
-Exit status: 0 if all elements are right, 1 if any is wrong, 2 if the request cannot be served.
+A run that has taken {PATIENCE} times its budget ends, as one that gets SIGINT or SIGTERM does; it says after how
+many of its measurements, and those are in the file. Algorithms that cannot serve a call are left out, with the
+reason.
+
+Exit status: 0 if all elements are right, 1 if any is wrong, 2 if the request cannot be served, 3 if the budget
+ended the run, 128 and the signal's number if a signal did.
 """
 
 
-#: what can be measured in turn with the calls, and what it is
-BASELINES = {
-    "nccl": "NCCL through CuPy, on GPUs of their own",
-    "native": "the MPI library's own collective on the same arrays",
-    "limit": "one exchange of messages around the ring, of the bytes that the busiest rank must send",
-}
+#: timed calls that have a spread
+FEWEST = 3
+#: options that say how long messages are, and what they are where they are not given
+SIZES: dict[str, Any] = {"smallest": 8, "largest": None, "factor": 8}
 
 
 class RequestError(ValueError):
@@ -63,7 +68,7 @@ class Options:
         compute: measure overlap with so many seconds of computation (0: as the call takes); None: do not.
         sizes: message sizes in bytes, instead of smallest, largest and factor.
         baselines: what is measured in turn with the calls.
-        mode: "overlap", "overhead" or "breakdown" instead of the table of times; "".
+        mode: "times", "overlap", "overhead" or "breakdown".
     """
 
     calls: tuple[str, ...]
@@ -87,119 +92,57 @@ class Options:
     mode: str
 
 
-def _words(text: str) -> list[str]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(words):
-        raise argparse.ArgumentTypeError(f"{text!r} has an empty item")
-    return list(dict.fromkeys(words))
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(sorted({parse_bytes(word) for word in _words(text)}))
-
-
-def _baselines(text: str) -> tuple[str, ...]:
-    words = _words(text)
-    unknown = [word for word in words if word not in BASELINES]
-    if unknown:
-        raise ValueError(f"no baseline {unknown[0]!r}; known: {', '.join(BASELINES)}")
-    return tuple(words)
-
-
-def _calls(text: str) -> tuple[str, ...]:
-    return calls_named(_words(text))
-
-
-def _dtypes(text: str) -> tuple[str, ...]:
-    return DTYPES if text == "all" else tuple(dtype_named(word).name for word in _words(text))
-
-
-def _redops(text: str) -> tuple[str, ...]:
-    names = tuple(REDUCTIONS) if text == "all" else tuple(word.upper() for word in _words(text))
-    unknown = [name for name in names if name not in REDUCTIONS]
-    if unknown:
-        raise ValueError(f"no operator {unknown[0]!r}; known: {', '.join(REDUCTIONS)}")
-    return names
-
-
-def _roots(text: str) -> tuple[int, ...] | None:
-    return None if text == "all" else tuple(_at_least(0)(word) for word in _words(text))
-
-
-def _at_least(lowest: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not text.isdecimal() or int(text) < lowest:
-            raise ValueError(f"{text!r} is not a whole number from {lowest} on")
-        return int(text)
-
-    return read
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds < math.inf:
-        raise ValueError(f"{text!r} is not a number of seconds")
-    return seconds
-
-
-def _told(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a reader whose ValueError argparse shows with its text."""
-
-    def reader(text: str) -> Any:
-        try:
-            return read(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return reader
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = reading.Parser(
         prog="python -m mpicoll.bench",
         description="Measure and validate mpicoll's collectives; start it with mpirun.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
-    calls = f"calls to measure; `all` are all of them, `default` is {','.join(DEFAULT_CALLS)}"
-    add("--op", dest="calls", type=_told(_calls), default=DEFAULT_CALLS, metavar="CALL,...", help=calls)
-    how = "`auto`, as mpicoll chooses; `all` that can serve; or names, also name/segments and name@path"
-    add("--algorithm", dest="algorithms", type=_words, default=("auto",), metavar="NAME,...", help=how)
-    size = _told(parse_bytes)
-    add(
-        "--min",
-        dest="smallest",
-        type=size,
-        default=8,
-        metavar="BYTES",
-        help="smallest message, as 8 or 64K (8)",
-    )
-    add("--max", dest="largest", type=size, metavar="BYTES", help="largest, always measured (4M; CuPy 256M)")
-    add("--factor", type=_told(_at_least(2)), default=8, help="from one size to the next (8)")
-    add("--sizes", type=_told(_sizes), default=(), metavar="BYTES,...", help="these sizes instead")
-    types = f"{', '.join(DTYPES)}, bfloat16, or `all` but this one (float32)"
-    add("--dtype", dest="dtypes", type=_told(_dtypes), default=("float32",), metavar="NAME,...", help=types)
-    ops = f"{', '.join(REDUCTIONS)}, or `all` (SUM)"
-    add("--redop", dest="redops", type=_told(_redops), default=("SUM",), metavar="NAME,...", help=ops)
-    add(
-        "--root",
-        dest="roots",
-        type=_told(_roots),
-        default=(0,),
-        metavar="RANK,...",
-        help="roots, or `all` (0)",
-    )
+    _add_what(parser)
+    _add_sizes(parser)
     _add_how(parser)
+    _add_modes(parser)
     return parser
 
 
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    """Add the lists whose combinations are measured."""
+
+    def add(name: str, dest: str, read: Callable[[str], Any], default: Any, metavar: str, text: str) -> None:
+        parser.add_argument(name, dest=dest, action=Many, read=read, default=default, metavar=metavar, help=text)
+
+    calls = f"calls to measure; `all` are all of them, `default` is {','.join(DEFAULT_CALLS)}"
+    add("--op", "calls", reading.calls, DEFAULT_CALLS, "CALL,...", calls)
+    how = "`auto`, as mpicoll chooses; `all` that can serve; or names, also name/segments and name@path"
+    add("--algorithm", "algorithms", reading.words, ("auto",), "NAME,...", how)
+    types = f"{', '.join(DTYPES)}, bfloat16, or `all` but this one (float32)"
+    add("--dtype", "dtypes", reading.dtypes, ("float32",), "NAME,...", types)
+    add("--redop", "redops", reading.redops, ("SUM",), "NAME,...", f"{', '.join(REDUCTIONS)}, or `all` (SUM)")
+    add("--root", "roots", reading.roots, (0,), "RANK,...", "roots, or `all` (0)")
+    listed = "; ".join(f"{name}: {what}" for name, what in reading.BASELINES.items())
+    beside = f"measured in turn with the calls, with the ratio of its time to theirs. {listed}"
+    add("--baseline", "baselines", reading.baselines, (), "NAME,...", beside)
+    add("--sizes", "sizes", reading.sizes, (), "BYTES,...", "these message sizes, instead of --min, --max and --factor")
+
+
+def _add_sizes(parser: argparse.ArgumentParser) -> None:
+    """Add how long messages are."""
+    add = partial(parser.add_argument, action=One)
+    add("--min", dest="smallest", read=reading.size, metavar="BYTES", help="smallest message, as 8 or 64K (8)")
+    largest = "largest, always measured (4M; CuPy 256M)"
+    add("--max", dest="largest", read=reading.size, metavar="BYTES", help=largest)
+    add("--factor", read=reading.whole(2), metavar="N", help="from one size to the next (8)")
+
+
 def _add_how(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+    """Add how calls are measured, and where the results go."""
+    add = partial(parser.add_argument, action=One)
+    most = reading.MOST_CALLS
     number = "timed calls (as many as fit into the budget, at most 200)"
-    add("--iters", dest="iterations", type=_told(_at_least(1)), metavar="N", help=number)
-    add("--warmup", type=_told(_at_least(0)), default=2, metavar="N", help="calls before the timed ones (2)")
-    add("--budget", type=_told(_seconds), default=90.0, metavar="SECONDS", help="time for the whole run (90)")
+    add("--iters", dest="iterations", read=reading.whole(1, most), metavar="N", help=number)
+    add("--warmup", read=reading.whole(0, most), default=2, metavar="N", help="calls before the timed ones (2)")
+    add("--budget", read=reading.seconds, default=90.0, metavar="SECONDS", help="time for the whole run (90)")
     arrays = "arrays; `auto` is cupy if every rank has a GPU"
     add("--buffers", choices=("numpy", "cupy", "auto"), default="auto", help=arrays)
     paths = ("auto", "direct", "staged", "mapped")
@@ -209,27 +152,22 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     forms.add_argument("--both", const=(False, True), help="measure both forms of a call (default)", **given)
     forms.add_argument("--outofplace", const=(False,), help="only out of place", **given)
     forms.add_argument("--inplace", const=(True,), help="only in place", **given)
-    add("--json", type=Path, metavar="FILE", help="write facts, options and results there, with all samples")
-    _add_what(parser)
+    lines = "write results there as they are measured, with all samples: a JSON object a line"
+    add("--json", read=reading.file, metavar="FILE", help=lines)
 
 
-def _add_what(parser: argparse.ArgumentParser) -> None:
+def _add_modes(parser: argparse.ArgumentParser) -> None:
     """Add what else than the times of the calls is measured."""
-    listed = "; ".join(f"{name}: {what}" for name, what in BASELINES.items())
-    beside = f"measured in turn with the calls, with the ratio of its time to theirs. {listed}"
-    parser.add_argument(
-        "--baseline", dest="baselines", type=_told(_baselines), default=(), metavar="NAME,...", help=beside
-    )
     instead = parser.add_argument_group("instead of the table of times")
-    modes = instead.add_mutually_exclusive_group()
+    add = instead.add_mutually_exclusive_group().add_argument
     hidden = "overlap of nonblocking calls with MS of computation (as much as the call takes)"
-    milliseconds = _told(lambda text: _seconds(text) / 1e3)
-    modes.add_argument("--async", dest="compute", type=milliseconds, nargs="?", const=0.0, metavar="MS", help=hidden)
+    ms: dict[str, Any] = {"read": reading.milliseconds, "nargs": "?", "const": "0", "metavar": "MS"}
+    add("--async", dest="compute", action=One, help=hidden, **ms)
     for mode, what in (
         ("overhead", "the library's own cost per call and per message, on 8-byte and empty NumPy arrays"),
         ("breakdown", "where the time of a call goes: planning, messages, local work, the device"),
     ):
-        modes.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode, default="", help=what)
+        add(f"--{mode}", dest="mode", action="store_const", const=mode, default="times", help=what)
 
 
 def parse(arguments: list[str], *, loud: bool = True) -> Options:
@@ -246,24 +184,33 @@ def parse(arguments: list[str], *, loud: bool = True) -> Options:
             stack.enter_context(contextlib.redirect_stderr(quiet))
         parser = _parser()
         found = parser.parse_args(arguments)
+        found.mode = "overlap" if found.compute is not None else found.mode
         mistake = _contradiction(found)
         if mistake:
             parser.error(mistake)
-    found.mode = "overlap" if found.compute is not None else found.mode
-    return Options(**(vars(found) | {"algorithms": tuple(found.algorithms)}))
+    chosen = {name: default for name, default in SIZES.items() if getattr(found, name) is None}
+    return Options(**(vars(found) | chosen))
 
 
 def _contradiction(found: argparse.Namespace) -> str:
     """Return what does not go together."""
-    if found.largest is not None and found.largest < found.smallest:
-        return f"--max {found.largest} is less than --min {found.smallest}"
-    if found.path != "auto" and found.buffers == "numpy":
-        return f"--path {found.path} is for CuPy buffers"
-    if found.mode == "overhead" and found.buffers == "cupy":
-        return "--overhead is measured on NumPy arrays"
-    if found.baselines and (found.mode or found.compute is not None):
-        return "--baseline is for the table of times"
-    return ""
+    smallest = SIZES["smallest"] if found.smallest is None else found.smallest
+    rules = {
+        "--sizes are all sizes; --min, --max and --factor are for others": found.sizes and _by_factor(found),
+        "--overhead is measured at 0 and 8 bytes, or at --sizes": found.mode == "overhead" and _by_factor(found),
+        f"--max {found.largest} is less than --min {smallest}": (found.largest or smallest) < smallest,
+        f"--path {found.path} is for CuPy buffers": found.path != "auto" and found.buffers == "numpy",
+        "--overhead is measured on NumPy arrays": found.mode == "overhead" and found.buffers == "cupy",
+        "--baseline is for the table of times": found.baselines and found.mode != "times",
+        f"--iters: a spread needs {FEWEST} calls": found.mode in ("overlap", "overhead")
+        and (found.iterations or FEWEST) < FEWEST,
+    }
+    return next((text for text, broken in rules.items() if broken), "")
+
+
+def _by_factor(found: argparse.Namespace) -> bool:
+    """Tell whether sizes are given by a first, a last and a factor."""
+    return any(getattr(found, name) is not None for name in SIZES)
 
 
 def sizes(smallest: int, largest: int, factor: int) -> list[int]:

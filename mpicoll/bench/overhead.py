@@ -8,21 +8,27 @@ what is left is the look-up of what was decided, and the way from the method to 
     extra        blocking - by hand
     per call     the call with an empty program
     per message  (extra - per call) / messages, of the rank with the most; it includes copies and reductions
+
+Behind a difference is its spread, from the quartiles of the times; one that is not above it is not printed.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpicoll.bench.cases import Case
 from mpicoll.bench.inside import ByHand, Inside, nothing, running
 from mpicoll.bench.jobs import Job
-from mpicoll.bench.measure import measure
+from mpicoll.bench.measure import Statistics, figure, measure, noise
+from mpicoll.bench.report import described, summary
+from mpicoll.bench.subject import Way
+from mpicoll.bench.trial import Trial
 
 if TYPE_CHECKING:
     from mpicoll.bench.bench import Bench
@@ -34,23 +40,26 @@ ITERATIONS = 500
 #: loops, and calls in each of them, that time the empty program
 LOOPS, CALLS = 20, 50
 
-_WAYS = ("blocking", "by hand", "nonblock.", "persist.", "extra", "per call", "per msg.")
+_WAYS = ("blocking", "by hand", "nonblock.", "persist.", "per call")
+_DIFFERENCES = ("extra", "per msg.")
 HEAD = (
     f"# budget: {PER_CALL * 1e6:g} us a repeated call over its messages, {PER_MESSAGE * 1e6:g} us a message",
     "#",
-    f"{'# call':<21} {'size':>6}  {'algorithm':<28} {'messages':>8}" + "".join(f"{way:>11}" for way in _WAYS),
-    f"{'#':<21} {'(B)':>6}  {'':<28} {'':>8}" + f"{'(us)':>11}" * len(_WAYS),
+    f"{'# call':<21} {'size':>6}  {'algorithm':<28} {'messages':>8}"
+    + "".join(f"{way:>11}" for way in _WAYS)
+    + "".join(f"{difference:>20}" for difference in _DIFFERENCES),
+    f"{'#':<21} {'(B)':>6}  {'':<28} {'':>8}" + f"{'(us)':>11}" * len(_WAYS) + f"{'(us)':>20}" * len(_DIFFERENCES),
 )
 
 
 @dataclass(frozen=True)
 class Overhead:
-    """One call; seconds, medians over its repetitions of the slowest rank's.
+    """One call; its times are the slowest rank's.
 
     Attributes:
-        call: its name.
-        nbytes: message size.
-        algorithm: how it was carried out.
+        case: what was called.
+        way: how it was carried out.
+        in_place: the form.
         messages: of the rank with the most.
         blocking: the blocking call.
         by_hand: its messages alone.
@@ -59,74 +68,78 @@ class Overhead:
         per_call: the blocking call with an empty program.
     """
 
-    call: str
-    nbytes: int
-    algorithm: str
+    case: Case
+    way: Way
+    in_place: bool
     messages: int
-    blocking: float
-    by_hand: float
-    nonblocking: float
-    persistent: float
-    per_call: float
+    blocking: Statistics
+    by_hand: Statistics
+    nonblocking: Statistics
+    persistent: Statistics
+    per_call: Statistics
 
     @property
-    def extra(self) -> float:
-        """What the library adds to the messages."""
-        return self.blocking - self.by_hand
+    def extra(self) -> tuple[float, float]:
+        """What the library adds to the messages, and its spread."""
+        return self.blocking.median - self.by_hand.median, noise(self.blocking, self.by_hand)
 
     @property
-    def per_message(self) -> float:
-        """What it adds to each message."""
-        return (self.extra - self.per_call) / max(self.messages, 1)
+    def per_message(self) -> tuple[float, float]:
+        """What it adds to each message, and its spread."""
+        number = max(self.messages, 1)
+        spread = noise(self.blocking, self.by_hand, self.per_call)
+        return (self.extra[0] - self.per_call.median) / number, spread / number
 
     @property
     def within(self) -> bool:
-        """It is within the budget."""
-        return self.per_call <= PER_CALL and self.per_message <= PER_MESSAGE
+        """Nothing above its noise is beyond the budget."""
+        each, spread = self.per_message
+        return self.per_call.median <= PER_CALL and not max(PER_MESSAGE, spread) < each
 
     def record(self) -> dict[str, Any]:
-        """Return it for the file."""
-        times = {name: value for name, value in asdict(self).items() if isinstance(value, float)}
-        times |= {"extra": self.extra, "per_message": self.per_message}
-        micro = {f"{name}_us": round(value * 1e6, 3) for name, value in times.items()}
-        facts = {"call": self.call, "bytes": self.nbytes, "algorithm": self.algorithm, "messages": self.messages}
-        return {**facts, **micro, "within_budget": self.within}
+        """Return it for the file; a difference below its noise is None."""
+        found = described(self.case, self.way, self.in_place) | {"messages": self.messages}
+        for name in ("blocking", "by_hand", "nonblocking", "persistent", "per_call"):
+            found[f"{name}_us"] = summary(getattr(self, name))
+        for name, (value, spread) in (("extra", self.extra), ("per_message", self.per_message)):
+            shown = round(value * 1e6, 3) if abs(value) > spread else None
+            found[f"{name}_us"] = {"median": shown, "spread": round(spread * 1e6, 3)}
+        return found | {"within_budget": self.within}
 
     def __str__(self) -> str:
-        times = self.blocking, self.by_hand, self.nonblocking, self.persistent, self.extra, self.per_call
-        cells = "".join(f"{seconds * 1e6:>11.2f}" for seconds in (*times, self.per_message))
-        start = f"{self.call:<21} {self.nbytes:>6}  {self.algorithm:<28} {self.messages:>8}"
+        times = self.blocking, self.by_hand, self.nonblocking, self.persistent, self.per_call
+        cells = "".join(f"{one.median * 1e6:>11.2f}" for one in times)
+        cells += "".join(f"{figure(value * 1e6, spread * 1e6):>20}" for value, spread in (self.extra, self.per_message))
+        start = f"{self.case.call.name:<21} {self.case.nbytes:>6}  {self.way!s:<28} {self.messages:>8}"
         return start + cells + ("" if self.within else "  beyond the budget")
 
 
-def rows(bench: Bench, jobs: list[Job]) -> Iterator[Overhead]:
+def table(bench: Bench, jobs: Iterable[Job]) -> None:
     """Measure each job; collective."""
-    for job, trial in bench.trials(jobs):
-        case = job.case
-        way = bench.way(trial, job.algorithm)
-        blocking = bench.subject.bind(trial, job.algorithm)
-        blocking()
-        blocking()
-        comm, method = bench.subject.comm, case.call.method
-        inside = Inside.of(comm, trial, job.algorithm, bench.memory)
-        by_hand = ByHand(inside, bench.world)
-        start = partial(getattr(comm, f"I{method.lower()}"), *trial.arguments, algorithm=job.algorithm)
-        request = getattr(comm, f"{method}_init")(*trial.arguments, algorithm=job.algorithm)
-        ways: list[Callable[[], object]] = [blocking, by_hand, partial(_begun, start), partial(_restarted, request)]
-        iterations = bench.options.iterations or ITERATIONS
-        seconds = measure(ways, bench.clock, bench.budget, iterations=iterations, warmup=bench.options.warmup)
-        by_hand.free()
-        request.Free()
-        with running(nothing, comm):
-            per_call = max(bench.world.allgather(_alone(blocking)))
-        messages = max(bench.world.allgather(len(inside.bound.requests)))
-        call, hand, nonblocking, persistent = map(_median, seconds)
-        times = call, hand, nonblocking, persistent, per_call
-        yield Overhead(case.call.name, case.nbytes, str(way), messages, *times)
+    bench.report.say(*HEAD)
+    for job, trial, way in bench.trials(jobs):
+        bench.report.add(_measured(bench, job, trial, way))
 
 
-def _median(seconds: Any) -> float:
-    return float(np.median(seconds))
+def _measured(bench: Bench, job: Job, trial: Trial, way: Way) -> Overhead:
+    blocking = bench.subject.bind(trial, job.algorithm)
+    blocking()
+    blocking()
+    comm, method = bench.subject.comm, job.case.call.method
+    inside = Inside.of(comm, trial, job.algorithm, bench.memory)
+    by_hand = ByHand(inside, bench.world)
+    start = partial(getattr(comm, f"I{method.lower()}"), *trial.arguments, algorithm=job.algorithm)
+    request = getattr(comm, f"{method}_init")(*trial.arguments, algorithm=job.algorithm)
+    ways: list[Callable[[], object]] = [blocking, by_hand, partial(_begun, start), partial(_restarted, request)]
+    iterations = bench.options.iterations or ITERATIONS
+    seconds = measure(ways, bench.clock, bench.budget, iterations=iterations, warmup=bench.options.warmup)
+    by_hand.free()
+    request.Free()
+    with running(nothing, comm):
+        per_call = max(bench.world.allgather(_alone(blocking)), key=lambda one: one.median)
+    messages = max(bench.world.allgather(len(inside.bound.requests)))
+    call, hand, nonblocking, persistent = map(Statistics.of, seconds)
+    return Overhead(job.case, way, trial.in_place, messages, call, hand, nonblocking, persistent, per_call)
 
 
 def _begun(start: Callable[[], Any]) -> None:
@@ -138,12 +151,12 @@ def _restarted(request: Any) -> None:
     request.Wait()
 
 
-def _alone(call: Callable[[], object]) -> float:
-    """Return the seconds of a call that waits for nobody."""
+def _alone(call: Callable[[], object]) -> Statistics:
+    """Return the times of a call that waits for nobody."""
     times = np.empty(LOOPS)
     for number in range(LOOPS):
         start = time.perf_counter()
         for _ in range(CALLS):
             call()
         times[number] = (time.perf_counter() - start) / CALLS
-    return _median(times)
+    return Statistics.of(times)

@@ -5,6 +5,9 @@ for at once), t_compute that of the computation alone, and t_total that of both 
 
     overlap = max(0, 1 - (t_total - t_compute) / t_pure)
 
+and at most 1.  Behind it is its spread, from the quartiles of the three times; an overlap that is not above its
+spread is not printed.
+
 The computation is a kernel that spins on the call's stream for CuPy arrays, and a loop on the host
 for NumPy arrays, which makes progress with `Test` now and then (not with MPICOLL_PROGRESS=thread).
 """
@@ -12,16 +15,18 @@ for NumPy arrays, which makes progress with `Test` now and then (not with MPICOL
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from mpicoll.bench.cases import Case
 from mpicoll.bench.clock import Clock
 from mpicoll.bench.jobs import Job
+from mpicoll.bench.measure import Statistics, figure, noise
 from mpicoll.bench.memory import Device, Memory
+from mpicoll.bench.report import described, summary
+from mpicoll.bench.subject import Way
 from mpicoll.settings import settings
 
 if TYPE_CHECKING:
@@ -39,52 +44,74 @@ extern "C" __global__ void spin(long long nanoseconds) {
 """
 
 HEAD = (
-    "# call                      size   algorithm                             pure     compute       total  overlap",
-    "#                            (B)                                         (us)        (us)        (us)      (%)",
+    "# call                      size   algorithm                             pure     compute       total   overlap",
+    "#                            (B)                                         (us)        (us)        (us)       (%)",
 )
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """One result, in seconds."""
+    """One call; its times are the slowest rank's.
 
-    call: str
-    nbytes: int
-    algorithm: str
-    pure: float
-    compute: float
-    total: float
+    Attributes:
+        case: what was called.
+        way: how it was carried out.
+        in_place: the form.
+        pure: the call alone.
+        compute: the computation alone.
+        total: both together.
+    """
+
+    case: Case
+    way: Way
+    in_place: bool
+    pure: Statistics
+    compute: Statistics
+    total: Statistics
+
+    @property
+    def hidden(self) -> float:
+        """How much of the call was hidden, in percent of it; more than 100 % is noise."""
+        return 100 * (self.pure.median + self.compute.median - self.total.median) / self.pure.median
 
     @property
     def percent(self) -> float:
-        """How much of the call was hidden."""
-        return max(0.0, 100 - 100 * (self.total - self.compute) / self.pure)
+        """The same between 0 and 100, as an overlap is."""
+        return min(max(0.0, self.hidden), 100.0)
+
+    @property
+    def noise(self) -> float:
+        """Its spread; what is above 100 % tells that it is not less."""
+        spread = 100 * noise(self.pure, self.compute, self.total) / self.pure.median
+        return max(spread, self.hidden - 100)
 
     def record(self) -> dict[str, Any]:
-        """Return it for the file."""
-        return asdict(self) | {"percent": self.percent}
+        """Return it for the file; an overlap below its noise is None."""
+        times = {f"{name}_us": summary(getattr(self, name)) for name in ("pure", "compute", "total")}
+        percent = self.percent if self.percent > self.noise else None
+        return described(self.case, self.way, self.in_place) | times | {"percent": percent, "noise": self.noise}
 
     def __str__(self) -> str:
-        times = "".join(f"{t * 1e6:12.1f}" for t in (self.pure, self.compute, self.total))
-        return f"{self.call:<20}{self.nbytes:>12}   {self.algorithm:<28}{times}{self.percent:9.1f}"
+        times = "".join(f"{t.median * 1e6:12.1f}" for t in (self.pure, self.compute, self.total))
+        start = f"{self.case.call.name:<20}{self.case.nbytes:>12}   {self.way!s:<28}"
+        return f"{start}{times}   {figure(self.percent, self.noise)}"
 
 
-def rows(bench: Bench, jobs: list[Job]) -> Iterator[Overlap]:
+def table(bench: Bench, jobs: Iterable[Job]) -> None:
     """Measure how much of each call is hidden behind computation."""
-    for job, trial in bench.trials(jobs):
-        call = job.case.call
-        way = bench.way(trial, job.algorithm)
-        method = getattr(bench.subject.comm, f"I{call.method.lower()}")
+    bench.report.say(*HEAD)
+    for job, trial, way in bench.trials(jobs):
+        method = getattr(bench.subject.comm, f"I{job.case.call.method.lower()}")
         start = partial(method, *trial.arguments, algorithm=job.algorithm)
         seconds = bench.options.compute or 0.0
         times = overlap(start, bench.clock, bench.memory, seconds, bench.options.iterations or 10)
-        yield Overlap(call.name, job.case.nbytes, str(way), *times)
+        bench.report.add(Overlap(job.case, way, trial.in_place, *times))
 
 
 def overlap(
     start: Callable[[], Any], clock: Clock, memory: Memory, seconds: float, iterations: int
-) -> tuple[float, float, float]:
-    """Return the median seconds of the call alone, of the computation alone, and of both; collective.
+) -> tuple[Statistics, Statistics, Statistics]:
+    """Return the times of the call alone, of the computation alone, and of both; collective.
 
     Args:
         start: starts the call, returns its request.
@@ -93,20 +120,21 @@ def overlap(
         seconds: of computation; 0 for as long as the call alone takes.
         iterations: timed calls.
     """
-    alone = _median(clock, lambda: start().Wait(), iterations)
-    work = _kernel(seconds or alone) if isinstance(memory, Device) else _loop(seconds or alone)
+    alone = _timed(clock, lambda: start().Wait(), iterations)
+    length = seconds or alone.median
+    work = _kernel(length) if isinstance(memory, Device) else _loop(length)
 
     def both() -> None:
         request = start()
         work(request)
         request.Wait()
 
-    return alone, _median(clock, lambda: work(None), iterations), _median(clock, both, iterations)
+    return alone, _timed(clock, lambda: work(None), iterations), _timed(clock, both, iterations)
 
 
-def _median(clock: Clock, call: Callable[[], object], iterations: int) -> float:
+def _timed(clock: Clock, call: Callable[[], object], iterations: int) -> Statistics:
     clock.take(call, 2)
-    return float(np.median(clock.take(call, iterations)))
+    return Statistics.of(clock.take(call, iterations))
 
 
 def _loop(seconds: float) -> Callable[[Any], None]:

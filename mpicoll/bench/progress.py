@@ -11,8 +11,8 @@ from typing import Any, TextIO
 LAUNCHERS = ("hydra_pmi_proxy", "mpiexec", "mpiexec.gforker", "mpiexec.hydra", "mpirun", "prted", "prterun")
 
 
-def on_terminal(stream: TextIO) -> bool:
-    """Tell whether an output stream ends at a terminal.
+def terminal(stream: TextIO) -> Path | None:
+    """Return the terminal at which an output stream ends, or None if it ends elsewhere.
 
     A rank's own streams do not tell: MPICH's launcher gives it pipes where it has a terminal itself, and
     Open MPI's a terminal where it has none.  So a launcher on this node is asked, if there is one.
@@ -21,10 +21,11 @@ def on_terminal(stream: TextIO) -> bool:
         descriptor = stream.fileno()
         launcher = _launcher()
         if launcher is None:
-            return os.isatty(descriptor)
-        return str((launcher / "fd" / str(descriptor)).readlink()).startswith(("/dev/pts/", "/dev/tty"))
+            return Path(os.ttyname(descriptor)) if os.isatty(descriptor) else None
+        found = (launcher / "fd" / str(descriptor)).readlink()
     except (OSError, ValueError):  # not a file, no /proc, not ours to look at
-        return False
+        return None
+    return found if str(found).startswith(("/dev/pts/", "/dev/tty")) else None
 
 
 def _launcher() -> Path | None:
@@ -49,7 +50,7 @@ class Progress:
 
     def __init__(self, total: int, shown: bool) -> None:
         self.bar: Any = None
-        stream = next((s for s in (sys.stdout, sys.stderr) if shown and on_terminal(s)), None)
+        stream = next((s for s in (sys.stdout, sys.stderr) if shown and terminal(s)), None)
         if stream:
             from rich.console import Console
             from rich.progress import Progress as Bar

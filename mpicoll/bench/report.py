@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import sys
+import time
 from dataclasses import asdict, dataclass, field
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpicoll.bench.cases import Case
 from mpicoll.bench.measure import Statistics
+from mpicoll.bench.results import Results
 from mpicoll.bench.subject import Way
 
-#: of the file; raised when a reader must change
-SCHEMA = 1
 #: wrong results that are described in words
 COMPLAINTS = 20
 
@@ -65,17 +65,8 @@ class Measurement:
 
     def record(self) -> dict[str, Any]:
         """Return it for the file."""
-        case = self.case
         return {
-            "op": case.call.name,
-            "collective": case.call.row.name,
-            "bytes": case.nbytes,
-            "count": case.count,
-            "dtype": case.dtype,
-            "redop": case.redop or None,
-            "root": case.root if case.call.row.rooted else None,
-            "in_place": self.in_place,
-            **asdict(self.way),
+            **described(self.case, self.way, self.in_place),
             "number": self.seconds.size,
             "time_us": _times(self.seconds),
             "algbw_GBps": self.algbw,
@@ -88,39 +79,72 @@ class Measurement:
         }
 
 
+def described(case: Case, way: Way, in_place: bool) -> dict[str, Any]:
+    """Return what was called and how it was carried out, for the file."""
+    return {
+        "op": case.call.name,
+        "collective": case.call.row.name,
+        "bytes": case.nbytes,
+        "count": case.count,
+        "dtype": case.dtype,
+        "redop": case.redop or None,
+        "root": case.root if case.call.row.rooted else None,
+        "in_place": in_place,
+        **asdict(way),
+    }
+
+
 def _times(seconds: NDArray[np.float64]) -> dict[str, Any]:
     """Return a summary in microseconds, and the samples."""
-    summary = asdict(Statistics.of(seconds))
-    times = {name: _micro(value) for name, value in summary.items() if name != "number"}
-    return {**times, "samples": [_micro(s) for s in seconds]}
+    return {**summary(Statistics.of(seconds)), "samples": [_micro(s) for s in seconds]}
+
+
+def summary(times: Statistics) -> dict[str, float]:
+    """Return a summary in microseconds, for the file."""
+    return {name: _micro(value) for name, value in asdict(times).items() if name != "number"}
 
 
 def _micro(seconds: float) -> float:
     return round(float(seconds) * 1e6, 3)
 
 
+class Row(Protocol):
+    """What is measured: a line of the file."""
+
+    def record(self) -> dict[str, Any]:
+        """Return it for the file."""
+
+
 @dataclass
 class Report:
-    """Collects the measurements and prints them, on one of the ranks.
+    """Prints what is measured, on one of the ranks, and writes it down.
 
     Attributes:
         header: the facts.
         out: where the table goes; None prints nothing.
+        results: the file.
+        mode: what is measured; only "times" are validated.
+        baselines: names of what else is measured.
+        total: how many measurements there will be.
         rows: what was measured.
         refused: what was left out, and why.
         complaints: wrong results that were described.
-        wrong_unmeasured: wrong elements of calls that were not measured after all.
-        baselines: names of what else is measured.
+        wrong: wrong elements of all ranks, those of calls that were not measured after all included.
+        interruption: why the run ends before all is measured; "".
     """
 
     header: dict[str, Any]
     out: TextIO | None
-    rows: list[Measurement] = field(default_factory=list)
+    results: Results = field(default_factory=lambda: Results(None))
+    mode: str = "times"
+    baselines: tuple[str, ...] = ()
+    total: int = 0
+    rows: list[Row] = field(default_factory=list)
     refused: list[dict[str, str]] = field(default_factory=list)
     complaints: int = 0
-    wrong_unmeasured: int = 0
-    baselines: tuple[str, ...] = ()
-    begun: bool = False
+    wrong: int = 0
+    interruption: str = ""
+    begun: float | None = None
 
     def say(self, *lines: str) -> None:
         """Print lines."""
@@ -132,8 +156,12 @@ class Report:
         refusal = {"what": what, "name": name, "reason": why}
         if refusal not in self.refused:
             self.refused.append(refusal)
-            if self.begun:
-                self.say(_left_out(refusal))
+            if self.begun is not None:
+                self._leave_out(refusal)
+
+    def _leave_out(self, refusal: dict[str, str]) -> None:
+        self.say("# left out: {what}: {name} {reason}".format(**refusal))
+        self.results.add("refused", **refusal)
 
     def complain(self, line: str) -> None:
         """Print what is wrong, the first times."""
@@ -143,13 +171,15 @@ class Report:
 
     def begin(self, header: list[str]) -> None:
         """Print the header, and what is left out so far."""
-        self.begun = True
-        self.say(*header, *map(_left_out, self.refused))
+        self.begun = time.monotonic()
+        self.say(*header)
+        for refusal in self.refused:
+            self._leave_out(refusal)
 
     def head(self) -> None:
-        """Print the table's head."""
-        beside = "".join(f" {name:>10} {'ratio':>6}" for name in self.baselines)
-        times, units = _FORM + beside, _UNITS + f" {'(us)':>10} {'':>6}" * len(self.baselines)
+        """Print the head of the table of times."""
+        times = _FORM + "".join(f" {name:>10} {'ratio':>6}" for name in self.baselines)
+        units = _UNITS + f" {'(us)':>10} {'':>6}" * len(self.baselines)
         names = _line_start("# op", "size", "count", "type", "redop", "root", "algorithm")
         start = _line_start("#", "(B)", "(elements)", "", "", "", "")
         width = len(times)
@@ -160,9 +190,18 @@ class Report:
             f"{start}{units}  {units}".rstrip(),
         )
 
-    def add(self, forms: list[Measurement]) -> None:
-        """Add the forms of one case and print its line."""
-        self.rows += forms
+    def keep(self, row: Row) -> None:
+        """Write down what was measured."""
+        self.rows.append(row)
+        self.results.add("row", mode=self.mode, **row.record())
+
+    def add(self, row: Row) -> None:
+        """Write down what was measured, and print its line."""
+        self.keep(row)
+        self.say(str(row))
+
+    def line(self, forms: list[Measurement]) -> None:
+        """Print the line of the forms of one case."""
         first = forms[0]
         case = first.case
         root = str(case.root) if case.call.row.rooted else "-1"
@@ -174,30 +213,52 @@ class Report:
         self.say(start + "  ".join(by_form.get(form, none) for form in (False, True)))
 
     @property
-    def wrong(self) -> int:
-        """Wrong elements of all ranks."""
-        return self.wrong_unmeasured + sum(row.wrong for row in self.rows)
+    def seconds(self) -> float:
+        """How long it has taken."""
+        return time.monotonic() - (self.begun or time.monotonic())
 
-    def end(self, seconds: float) -> None:
-        """Print the last lines."""
-        verdict = "FAILED" if self.wrong else "OK"
-        done = f"{len(self.rows)} measurements in {seconds:.1f} s"
-        self.say(f"# {done}, wrong elements: {self.wrong} {verdict}")
+    @property
+    def conclusion(self) -> str:
+        """The last line of the table."""
+        done = f"# {len(self.rows)} measurements in {self.seconds:.1f} s"
+        if self.interruption:
+            done = f"# interrupted after {len(self.rows)} of {self.total} measurements ({self.interruption})"
+        verdict = f" {self.verdict}" if self.verdict.isupper() else ""
+        return done + (f", wrong elements: {self.wrong}{verdict}" if self.mode == "times" else "")
 
-    def write(self, out: TextIO, options: dict[str, Any]) -> None:
-        """Write everything as JSON."""
-        rows = [row.record() for row in self.rows]
-        whole = {"schema": SCHEMA, "tool": "mpicoll.bench", "facts": self.header, "options": options}
-        json.dump({**whole, "wrong": self.wrong, "refused": self.refused, "rows": rows}, out, default=str)
-        out.write("\n")
+    def end(self) -> None:
+        """Print the last line, and end the file."""
+        self.say(self.conclusion)
+        counts = {"measured": len(self.rows), "of": self.total, "seconds": round(self.seconds, 3)}
+        wrong = self.wrong if self.mode == "times" else None
+        self.results.end(verdict=self.verdict, reason=self.interruption, wrong=wrong, **counts)
+
+    def nothing(self) -> str:
+        """Describe a run in which nothing could be measured."""
+        why = ("{what}: {name} {reason}".format(**self.refused[0]),) if self.refused else ()
+        return ": ".join(("nothing can be measured", *why))
+
+    @property
+    def verdict(self) -> str:
+        """What the run comes to: only times are validated, so that only they can be "OK"."""
+        if self.wrong:
+            return "FAILED"
+        if self.interruption:
+            return "interrupted"
+        if not self.rows:
+            return "nothing"
+        return "OK" if self.mode == "times" else "measured"
+
+    def interrupt(self, why: str) -> None:
+        """End the report before its time; a rank that prints no table says so on its standard error output."""
+        self.interruption = why
+        self.out = self.out or sys.stderr
+        self.end()
+        self.out = None
 
 
 def _line_start(op: str, size: Any, count: Any, dtype: str, redop: str, root: str, way: str) -> str:
     return f"{op:<21}{size:>11} {count:>11} {dtype:>10} {redop:>5} {root:>4}  {way:<34}"
-
-
-def _left_out(refusal: dict[str, str]) -> str:
-    return "# left out: {what}: {name} {reason}".format(**refusal)
 
 
 def _form(one: Measurement, baselines: tuple[str, ...]) -> str:

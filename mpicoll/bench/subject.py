@@ -69,6 +69,10 @@ class Mpicoll:
         return partial(getattr(self.comm, trial.case.call.method), *trial.arguments, algorithm=algorithm)
 
 
+class RefusedError(Exception):
+    """A call cannot be served and is left out; raised on all ranks."""
+
+
 def anywhere(world: MPI.Intracomm, why: str) -> str:
     """Return the first rank's reason against something, "" if no rank has one; collective."""
     return next(filter(None, world.allgather(why)), "")

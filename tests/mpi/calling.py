@@ -349,6 +349,20 @@ def refusal(case: Case, size: int) -> str | None:
     return card.refuses(size, counts_known=case.method not in UNKNOWN_COUNTS)
 
 
+def each_that_serves(collective: str, size: int, call: Callable[[str], object], **needs: bool) -> list[str]:
+    """Make a call with every algorithm, and return those that ran; exactly the others must refuse, and say why."""
+    ran = []
+    for card in registry.known(collective):
+        why = card.refuses(size, **needs)
+        if why:
+            with pytest.raises(mpicoll.UnsupportedError, match=re.escape(f"{card.name!r} {why}; usable: ")):
+                call(card.name)
+        else:
+            call(card.name)
+            ran.append(card.name)
+    return ran
+
+
 def check(comm: Any, case: Case, memory: Memory = HOST, **named: Any) -> None:
     """Make the call; compare everything.  An algorithm that refuses must say so on all ranks."""
     why = refusal(case, comm.size)

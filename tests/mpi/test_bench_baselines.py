@@ -1,7 +1,7 @@
 """What the benchmark measures beside mpicoll: NCCL (pretended, over MPI), the MPI's own collectives, the limit."""
 
 import itertools
-import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from mpicoll.bench import baselines, nccl
 from mpicoll.bench.cases import CALLS, make_case
 from mpicoll.bench.memory import Host
 from mpicoll.bench.nccl import DTYPES, NVLS, Nccl
+from mpicoll.bench.results import read
 from mpicoll.bench.run import run
 from mpicoll.bench.trial import Trial
 from mpicoll.runtime.awareness import Awareness
@@ -230,8 +231,7 @@ def test_times_and_ratios_are_in_the_file_and_the_table(tmp_path, capfd, monkeyp
     assert run([*words.split(), "--json", file]) == 0
     if RANK:
         return
-    with open(file) as stream:  # noqa: PTH123
-        found = json.load(stream)
+    found = read(Path(file))
     assert [row["bytes"] for row in found["rows"]] == [8, 4096] * 2
     for row in found["rows"]:
         assert list(row["baselines"]) == ["native", "limit"]

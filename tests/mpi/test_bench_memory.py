@@ -1,6 +1,5 @@
 """The benchmark where memory is short: what does not fit on one rank is left out on all, with the reason."""
 
-import json
 import tempfile
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from mpi4py import MPI
 import mpicoll.bench.bench
 import mpicoll.bench.trial
 from mpicoll.bench.memory import Host, ShortageError
+from mpicoll.bench.results import read
 from mpicoll.bench.run import run
 
 WORLD = MPI.COMM_WORLD
@@ -44,9 +44,9 @@ def results(monkeypatch, functions, arguments):
     monkeypatch.setattr(Host, "xp", Small(functions))
     with tempfile.TemporaryDirectory() as mine:
         file = Path(WORLD.bcast(mine, root=0)) / "results.json"
-        status = run(f"{arguments} --json {file} --iters 2 --warmup 0".split())
+        status = run(f"{arguments} --json {file} --iters 3 --warmup 0".split())
         WORLD.Barrier()
-        found = WORLD.bcast(json.loads(file.read_text()) if WORLD.rank == 0 else None, root=0)
+        found = WORLD.bcast(read(file) if WORLD.rank == 0 else None, root=0)
         WORLD.Barrier()
     assert WORLD.allgather(status) == [0] * WORLD.size
     return found
@@ -78,9 +78,11 @@ def test_a_baseline_that_does_not_fit_is_left_out(monkeypatch):
 @pytest.mark.parametrize("mode", ["--overhead", "--breakdown", "--async 0"])
 def test_modes_leave_out_what_does_not_fit(monkeypatch, mode):
     found = results(monkeypatch, {"empty"}, f"{mode} --op allreduce --sizes {FITS},{TOO_MUCH} --outofplace")
-    assert [row.get("bytes", row.get("nbytes")) for row in found["rows"]] == [FITS]
+    assert [row["bytes"] for row in found["rows"]] == [FITS]
     (refused,) = found["refused"]
     assert refused["what"] == "allreduce"
+    assert {row["mode"] for row in found["rows"]} == {found["mode"]}
+    assert (found["end"]["measured"], found["end"]["of"]) == (1, 2)
 
 
 @pytest.mark.mpi(min_size=2)
@@ -93,5 +95,5 @@ def test_what_was_wrong_is_not_forgotten(monkeypatch):
 
     monkeypatch.setattr(bench, "_others", short)
     monkeypatch.setattr(mpicoll.bench.trial.Trial, "wrong", lambda self: (1, "recvbuf: element 0"))
-    status = run(f"--op bcast --sizes {FITS} --iters 2 --warmup 0".split())
+    status = run(f"--op bcast --sizes {FITS} --iters 3 --warmup 0".split())
     assert WORLD.allgather(status) == [1] * WORLD.size

@@ -12,7 +12,7 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import REDUCING, ROOTED, UNKNOWN_COUNTS, VECTOR, Case, check, refusal
+from mpi.calling import REDUCING, ROOTED, UNKNOWN_COUNTS, VECTOR, Case, check, each_that_serves, refusal
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
 from mpicoll.runtime import channel, progress
@@ -219,14 +219,15 @@ def test_bits_do_not_depend_on_the_rank(world, memory, dtype):
             y = memory.xp.zeros(count, dtype)
             world.Allreduce(memory.xp.asarray(data[:count]), y)
             found.add(memory.to_host(y)[:16].tobytes())
-        for algorithm in mpicoll.algorithms("allreduce")["allreduce"]:
+
+        def reduce(algorithm):
             y = memory.xp.zeros(50, dtype)
-            try:
-                world.Allreduce(memory.xp.asarray(data[:50]), y, algorithm=algorithm)
-            except mpicoll.UnsupportedError:
-                continue
+            world.Allreduce(memory.xp.asarray(data[:50]), y, algorithm=algorithm)
             found.add(memory.to_host(y)[:16].tobytes())
+
+        ran = each_that_serves("allreduce", SIZE, reduce, left_fold=True)
     assert len(found) == 1
+    assert ran
 
 
 def test_a_threshold_is_exact(own):
@@ -396,12 +397,13 @@ def test_addresses_of_a_large_vector():
 def test_messages_of_large_arrays_are_cut(name):
     """BIGCOUNT: no message has more than 2**30 bytes, whatever the algorithm."""
     for nbytes in ((1 << 31) + 8, 3 * (1 << 32) + 1):
-        for algorithm in next(iter(mpicoll.algorithms(name).values())):
-            try:
-                plan = mpicoll.plan(name, size=4, nbytes=nbytes, algorithm=algorithm)
-            except mpicoll.UnsupportedError:
-                continue
+
+        def cut(algorithm, nbytes=nbytes):
+            plan = mpicoll.plan(name, size=4, nbytes=nbytes, algorithm=algorithm)
+            assert plan.algorithm == algorithm
             assert -(-nbytes // plan.segments) <= 1 << 30
+
+        assert each_that_serves(name, 4, cut)
 
 
 big = pytest.mark.skipif("MPICOLL_TEST_BIG" not in os.environ, reason="takes gigabytes: set MPICOLL_TEST_BIG")

@@ -1,7 +1,6 @@
 """Fitting the cost model to measured times."""
 
 import importlib.util
-import json
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import MODELS, CostModel
+from mpicoll.bench.results import Results, read
 from mpicoll.dispatch.select import Facts, best_segments, waves
 
 PATH = Path(mpicoll.__file__).parent.parent / "bench" / "fit_models.py"
@@ -50,7 +50,11 @@ def test_only_the_path_that_is_asked_for_counts():
 
 def test_it_prints_the_model_as_it_is_and_the_fitted_one(tmp_path, monkeypatch, capsys):
     run = tmp_path / "run.json"
-    run.write_text(json.dumps(rows("mapped")), encoding="utf-8")
+    results = Results(run)
+    results.begin()
+    for one in rows("mapped"):
+        results.add("row", **one)
+    results.end()
     monkeypatch.setattr(sys, "argv", ["fit_models.py", str(run), "--ranks", str(RANKS)])
     fit.main()
     out = capsys.readouterr().out.splitlines()
@@ -62,7 +66,7 @@ def test_it_prints_the_model_as_it_is_and_the_fitted_one(tmp_path, monkeypatch, 
 def test_the_packaged_model_is_fitted_to_the_run_that_is_kept():
     """The path mapped alone: segments of the others were those that the model before said."""
     kept = PATH.parent / "results" / "2026-11-28-algorithms-4xH200.json"
-    lines = list(fit.measured(json.loads(kept.read_text(encoding="utf-8")), RANKS, "mapped"))
+    lines = list(fit.measured(read(kept)["rows"], RANKS, "mapped"))
     assert f"{len(lines)} times" in MODELS["mapped"].source
     found = fit.fitted(lines)
     packaged = [getattr(MODELS["mapped"], name) for name in fit.PARAMETERS]

@@ -1,15 +1,15 @@
 """How often the benchmark times a call, and what it says about the times."""
 
 import io
-import json
 
 import numpy as np
 import pytest
 
 from mpicoll.bench.cases import CALLS, make_case
-from mpicoll.bench.measure import FIRST, GRACE, MOST, Budget, Statistics, measure
-from mpicoll.bench.progress import Progress, on_terminal
-from mpicoll.bench.report import COMPLAINTS, SCHEMA, Measurement, Report
+from mpicoll.bench.measure import FIRST, GRACE, MOST, PATIENCE, Budget, Statistics, figure, measure, noise
+from mpicoll.bench.progress import Progress, terminal
+from mpicoll.bench.report import COMPLAINTS, Measurement, Report
+from mpicoll.bench.results import SCHEMA, Results, read
 from mpicoll.bench.subject import Way
 
 
@@ -118,6 +118,25 @@ def test_statistics():
     found = Statistics.of(np.array([5.0, 1.0, 2.0, 4.0, 3.0]))
     assert (found.median, found.least, found.mean, found.number) == (3.0, 1.0, 3.0, 5)
     assert found.p99 == pytest.approx(4.96)
+    assert found.spread == 1.0
+
+
+def test_a_figure_below_its_noise_is_not_printed():
+    """Neither one that is negative by noise; the noise is printed with each."""
+    assert figure(4.0, 0.25) == "4.00 ±0.25"
+    assert figure(-4.0, 0.25) == "-4.00 ±0.25"
+    assert figure(4.0, 4.5) == figure(-4.0, 4.5) == figure(0.0, 4.5) == "below noise ±4.50"
+    parts = [Statistics(1.0, spread, 1.0, 1.0, 1.0, 3) for spread in (3.0, 4.0)]
+    assert noise(*parts) == 5.0
+
+
+def test_a_run_ends_when_it_has_taken_many_times_its_budget():
+    clock = Clock()
+    budget = Budget(Alone(), 2, 5, lambda: clock.now)
+    clock.now = 2 * PATIENCE
+    assert not budget.overrun()
+    clock.now += 0.1
+    assert budget.overrun()
 
 
 def measured(name, in_place, wrong=0, size=4):
@@ -129,14 +148,17 @@ def test_a_line_has_both_forms():
     report = Report({}, io.StringIO())
     report.begin(["# header"])
     report.head()
-    report.add([measured("allreduce", False), measured("allreduce", True, wrong=3)])
-    report.add([measured("bcast", True)])
-    report.end(1.5)
+    for line in ([measured("allreduce", False), measured("allreduce", True)], [measured("bcast", True)]):
+        for one in line:
+            report.keep(one)
+        report.line(line)
+    report.wrong = 3
+    report.end()
     *head, first, second, last = report.out.getvalue().splitlines()
     assert head[0] == "# header"
     assert all(line.startswith("#") for line in head)
     words = " ".join(first.split())
-    assert words == "allreduce 4000 1000 float32 sum -1 ring/2@host 4.00 1.000 1.500 0 4.00 1.000 1.500 3"
+    assert words == "allreduce 4000 1000 float32 sum -1 ring/2@host 4.00 1.000 1.500 0 4.00 1.000 1.500 0"
     words = " ".join(second.split())
     assert words == "bcast 4000 1000 float32 none 1 ring/2@host - - - - 4.00 1.000 1.000 0"
     assert "3 measurements" in last
@@ -151,7 +173,7 @@ def test_a_line_has_the_baselines():
     report.head()
     report.refuse("allreduce", "baseline limit:", "is lazy")
     report.refuse("allreduce", "baseline limit:", "is lazy")
-    report.add([one])
+    report.line([one])
     *head, refused, line = report.out.getvalue().splitlines()
     assert "#wrong       nccl  ratio      limit  ratio" in head[-2]
     assert refused == "# left out: allreduce: baseline limit: is lazy"
@@ -161,31 +183,65 @@ def test_a_line_has_the_baselines():
     assert len(head[-2]) == len(line)
     assert one.record()["baselines"] == {
         "nccl": {
-            "time_us": {"median": 2.0, "least": 2.0, "mean": 2.333, "p99": 2.98, "samples": [3.0, 2.0, 2.0]},
+            "time_us": {
+                "median": 2.0,
+                "spread": 0.25,
+                "least": 2.0,
+                "mean": 2.333,
+                "p99": 2.98,
+                "samples": [3.0, 2.0, 2.0],
+            },
             "ratio": 0.5,
         }
     }
 
 
-def test_the_file_has_everything():
-    report = Report({"ranks": 4}, None)
+def test_the_file_has_everything(tmp_path):
+    file = tmp_path / "run.json"
+    report = Report({"ranks": 4}, None, Results(file), total=1)
     report.refuse("allgather", "bruck", "is tired")
     report.refuse("allgather", "bruck", "is tired")
-    report.add([measured("allreduce", False)])
-    out = io.StringIO()
-    report.write(out, {"op": ("allreduce",)})
-    found = json.loads(out.getvalue())
-    assert (found["schema"], found["facts"], found["wrong"]) == (SCHEMA, {"ranks": 4}, 0)
+    report.results.begin(mode="times", measurements=1, facts=report.header, options={"op": ("allreduce",)})
+    report.begin([])
+    report.keep(measured("allreduce", False))
+    report.end()
+    found = read(file)
+    assert (found["schema"], found["mode"], found["facts"]) == (SCHEMA, "times", {"ranks": 4})
     assert found["refused"] == [{"what": "allgather", "name": "bruck", "reason": "is tired"}]
-    row = found["rows"][0]
+    (row,) = found["rows"]
     assert row["time_us"] == {
         "median": 4.0,
+        "spread": 0.5,
         "least": 2.0,
         "mean": 3.333,
         "p99": 4.0,
         "samples": [2.0, 4.0, 4.0],
     }
     assert (row["number"], row["busbw_GBps"], row["algorithm"], row["root"]) == (3, 1.5, "ring", None)
+    assert row["mode"] == "times"
+    end = found["end"]
+    assert (end["verdict"], end["wrong"], end["measured"], end["of"]) == ("OK", 0, 1, 1)
+
+
+def test_a_report_that_is_interrupted_says_after_how_many_of_how_many():
+    report = Report({}, io.StringIO(), total=7)
+    report.begin([])
+    report.keep(measured("bcast", True))
+    out = report.out
+    report.interrupt("SIGINT")
+    report.say("what the main thread still has to say")
+    assert out.getvalue() == "# interrupted after 1 of 7 measurements (SIGINT), wrong elements: 0\n"
+    assert report.verdict == "interrupted"
+
+
+def test_wrong_elements_are_the_verdict_of_an_interrupted_report_too():
+    report = Report({}, io.StringIO(), total=7, wrong=2, interruption="SIGINT")
+    assert report.conclusion.endswith("wrong elements: 2 FAILED")
+
+
+def test_what_is_not_validated_is_not_called_right():
+    report = Report({}, io.StringIO(), mode="overhead", rows=[measured("bcast", True)])
+    assert (report.verdict, "wrong" in report.conclusion) == ("measured", False)
 
 
 def test_not_every_wrong_result_is_described():
@@ -196,7 +252,7 @@ def test_not_every_wrong_result_is_described():
 
 
 def test_no_bar_without_a_terminal(capsys):
-    assert not on_terminal(io.StringIO())
+    assert terminal(io.StringIO()) is None
     with Progress(2, shown=True) as progress:
         progress.step("one")
     assert capsys.readouterr() == ("", "")

@@ -36,7 +36,7 @@ def test_lists_and_sizes():
         ("--min 1 --max zero", "'zero' is not a number of bytes"),
         ("--min 64K --max 8", "--max 8 is less than --min 65536"),
         ("--factor 1", "'1' is not a whole number from 2 on"),
-        ("--iters 0", "'0' is not a whole number from 1 on"),
+        ("--iters 0", "'0' is not a whole number from 1 to 1000000"),
         ("--root -1", "'-1' is not a whole number"),
         ("--budget nan", "'nan' is not a number of seconds"),
         ("--buffers numpy --path staged", "--path staged is for CuPy buffers"),
@@ -47,24 +47,61 @@ def test_lists_and_sizes():
         ("--baseline limit --async", "--baseline is for the table of times"),
         ("--overhead --buffers cupy", "--overhead is measured on NumPy arrays"),
         ("--overhead --breakdown", "not allowed with"),
+        ("--json=", "'' is not the name of a file"),
+        ("--op bcast --op a", "no call 'a'; known: "),
+        ("--op= --min 8", "'' has an empty item"),
+        ("--min 8 --min 16", "--min: is given twice"),
+        ("--json a --json b", "--json: is given twice"),
+        ("--async 1 --async 2", "--async: is given twice"),
+        ("--buffers numpy --buffers cupy", "--buffers: is given twice"),
+        ("--sizes 8 --min 4", "--sizes are all sizes; --min, --max and --factor are for others"),
+        ("--sizes 8 --factor 2", "--sizes are all sizes"),
+        ("--overhead --max 64", "--overhead is measured at 0 and 8 bytes, or at --sizes"),
+        ("--root all --root 0", "'all' is not a whole number"),
+        ("--iters 10000000", "'10000000' is not a whole number from 1 to 1000000"),
+        ("--warmup 10000000", "is not a whole number from 0 to 1000000"),
+        ("--budget 0", "'0' is not a number of seconds above 0"),
+        ("--budget inf", "'inf' is not a number of seconds above 0"),
+        ("--budget soon", "'soon' is not a number of seconds above 0"),
+        ("--async 1e9", "'1e9' is not a number of milliseconds from 0 to 60000"),
+        ("--async --iters 2", "--iters: a spread needs 3 calls"),
+        ("--overhead --iters 1", "--iters: a spread needs 3 calls"),
     ],
 )
 def test_mistakes_are_named_by_one_rank(arguments, message, capsys):
     with pytest.raises(SystemExit) as ended:
         parse(arguments.split())
     assert ended.value.code == 2
-    assert message in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert (message in err, err.count("\n")) == (True, 1)
     with pytest.raises(SystemExit):
         parse(arguments.split(), loud=False)
     assert capsys.readouterr() == ("", "")
 
 
 def test_modes_and_baselines():
-    assert (parse([]).mode, parse([]).baselines, parse([]).sizes) == ("", (), ())
+    assert (parse([]).mode, parse([]).baselines, parse([]).sizes) == ("times", (), ())
     assert parse(["--overhead"]).mode == "overhead"
     assert parse(["--async", "2"]).mode == "overlap"
     assert parse(["--baseline", "limit,nccl"]).baselines == ("limit", "nccl")
     assert parse(["--sizes", "1M,8,64K"]).sizes == (8, 65536, 1 << 20)
+
+
+def test_a_list_that_is_given_twice_is_one_list():
+    """No item of the first is lost, and none is there twice."""
+    assert parse(["--op", "bcast", "--op", "allreduce,bcast"]).calls == ("bcast", "allreduce")
+    assert parse(["--sizes", "1K", "--sizes", "8"]).sizes == (8, 1024)
+    assert parse(["--algorithm", "ring", "--algorithm", "auto"]).algorithms == ("ring", "auto")
+    assert parse(
+        ["--redop", "sum", "--redop", "max", "--dtype", "f4", "--dtype", "f8", "--root", "1", "--root", "0"]
+    ).roots == (1, 0)
+    assert parse(["--baseline", "native", "--baseline", "limit"]).baselines == ("native", "limit")
+
+
+def test_sizes_that_are_not_given_have_their_defaults():
+    assert (parse(["--sizes", "8"]).smallest, parse([]).factor) == (8, 8)
+    assert (parse(["--max", "64"]).smallest, parse(["--factor", "2"]).factor) == (8, 2)
+    assert parse(["--async"]).compute == 0.0
 
 
 def test_sizes_go_by_the_factor_and_end_with_the_largest():

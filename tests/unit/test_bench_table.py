@@ -1,13 +1,13 @@
 """Markdown tables from a run of the benchmark."""
 
 import importlib.util
-import json
 from pathlib import Path
 
 import pytest
 
 import mpicoll
 from mpicoll.bench.cases import CALLS, make_case
+from mpicoll.bench.results import Results, read
 
 PATH = Path(mpicoll.__file__).parent.parent / "bench" / "table.py"
 SPEC = importlib.util.spec_from_file_location("bench_table", PATH)
@@ -91,7 +91,13 @@ def test_targets_of_allreduce(nbytes, wanted):
 
 def test_the_page_keeps_what_is_around(tmp_path):
     page, run = tmp_path / "page.md", tmp_path / "run.json"
-    run.write_text(json.dumps(result(ROWS)))
+    written = result(ROWS)
+    rows = written.pop("rows")
+    results = Results(run)
+    results.begin(**written)
+    for one in rows:
+        results.add("row", **one)
+    results.end(verdict="OK")
     page.write_text("above\n<!-- begin here -->\nold\n<!-- end here -->\nbelow\n")
     table.main([str(run), "--into", str(page), "--name", "here"])
     once = page.read_text()
@@ -100,6 +106,13 @@ def test_the_page_keeps_what_is_around(tmp_path):
     assert "old" not in once
     table.main([str(run), "--into", str(page), "--name", "here"])
     assert page.read_text() == once
+
+
+@pytest.mark.parametrize("name", ["baselines-2xH200", "baselines-4xH200"])
+def test_kept_results_make_tables(name):
+    kept = read(PATH.parent / "results" / f"2026-11-28-{name}.json")
+    assert kept["end"]["verdict"] == "OK"
+    assert "| allreduce | " in table.tables(kept)
 
 
 def test_what_is_missing_is_said(tmp_path):

@@ -248,23 +248,39 @@ def test_what_ranks_write_and_where_others_look_is_the_same(mapped, size, protoc
         assert start + length <= piece + there.layout.nbytes
 
 
-@pytest.mark.parametrize("nbytes", [1 << 20, 8 << 20, 128 << 20])
+def protocol_of(mapped, card, size, nbytes, linked=True):
+    """Return the protocol and the slots of a long vector's kernel, with so many bytes a rank for the path."""
+    plan = mock.Mock(algorithm=card.name)
+    plan.key.facts = mock.Mock(collective=card.collective, nbytes=1 << 26, size=size)
+    surroundings = mock.Mock(layout=peers(mapped, size, nbytes).layout, linked=linked)
+    return mapped._protocol(plan, tuple(card.schedules(size)), surroundings)
+
+
+@pytest.mark.parametrize("nbytes", [8 << 20, 128 << 20])
 def test_the_slots_of_a_wave_fit_into_an_inbox(mapped, card, nbytes):
-    for size in (2, 3, 8):
-        if card.refuses(size):
-            continue
-        schedules = tuple(card.schedules(size))
-        there = peers(mapped, size, nbytes)
-        for linked in (True, False):
-            plan = mock.Mock(algorithm=card.name)
-            plan.key.facts = mock.Mock(collective=card.collective, nbytes=1 << 26, size=size)
-            surroundings = mock.Mock(layout=there.layout, linked=linked)
-            try:
-                protocol, slots = mapped._protocol(plan, schedules, surroundings)
-            except mpicoll.UnsupportedError:
-                assert nbytes == 1 << 20 or not linked
-                continue
-            most = mapped._most_sent(schedules)
-            assert 1 <= slots <= mapped.SLOTS
-            assert most * slots * protocol.parts * 512 <= there.layout.inbox_bytes(protocol.name)
-            assert protocol.name == "lines" or most <= 32
+    """Of every algorithm on every number of ranks that it serves; none is refused."""
+    sizes = [size for size in (2, 3, 8) if not card.refuses(size)]
+    assert 8 in sizes
+    for size, linked in itertools.product(sizes, (True, False)):
+        protocol, slots = protocol_of(mapped, card, size, nbytes, linked)
+        most = mapped._most_sent(tuple(card.schedules(size)))
+        assert 1 <= slots <= mapped.SLOTS
+        assert most * slots * protocol.parts * 512 <= peers(mapped, size, nbytes).layout.inbox_bytes(protocol.name)
+        assert protocol.name == "lines" or most <= 32
+
+
+def test_an_inbox_without_room_for_a_slot_is_refused(mapped, card):
+    with pytest.raises(mpicoll.UnsupportedError, match="too many for the path mapped with mapped_bytes=1M; usable: "):
+        protocol_of(mapped, card, 8, 1 << 20)
+
+
+def test_more_than_32_blocks_from_rank_to_rank_travel_in_lines_only(mapped):
+    card = registry.get("alltoall", "linear")
+    for most, linked, wanted in ((32, False, "slices"), (33, True, "lines")):
+        with mock.patch.object(mapped, "_most_sent", return_value=most):
+            assert protocol_of(mapped, card, 8, 128 << 20, linked)[0].name == wanted
+    with (
+        mock.patch.object(mapped, "_most_sent", return_value=33),
+        pytest.raises(mpicoll.UnsupportedError, match="'linear' sends 33 blocks from rank to rank, too many"),
+    ):
+        protocol_of(mapped, card, 8, 128 << 20, linked=False)

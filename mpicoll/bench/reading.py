@@ -1,0 +1,153 @@
+"""How the values of the command line are read: what is empty, absurd or given twice is refused, in words."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mpicoll.bench.cases import calls_named
+from mpicoll.bench.data import DTYPES, REDUCTIONS, dtype_named
+from mpicoll.settings import parse_bytes
+
+#: what can be measured in turn with the calls, and what it is
+BASELINES = {
+    "nccl": "NCCL through CuPy, on GPUs of their own",
+    "native": "the MPI library's own collective on the same arrays",
+    "limit": "one exchange of messages around the ring, of the bytes that the busiest rank must send",
+}
+#: timed calls at most, and seconds and milliseconds at most
+MOST_CALLS, MOST_SECONDS, MOST_MILLISECONDS = 1_000_000, 1e6, 60_000.0
+
+
+def size(text: str) -> int:
+    """Return a number of bytes."""
+    return parse_bytes(text)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return the items of a list, each once."""
+    found = [word.strip() for word in text.split(",")]
+    if not all(found):
+        raise ValueError(f"{text!r} has an empty item")
+    return tuple(dict.fromkeys(found))
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """Return message sizes in bytes, ascending."""
+    return tuple(sorted({size(word) for word in words(text)}))
+
+
+def baselines(text: str) -> tuple[str, ...]:
+    """Return names of baselines."""
+    names = words(text)
+    unknown = [name for name in names if name not in BASELINES]
+    if unknown:
+        raise ValueError(f"no baseline {unknown[0]!r}; known: {', '.join(BASELINES)}")
+    return names
+
+
+def calls(text: str) -> tuple[str, ...]:
+    """Return names of calls."""
+    return calls_named(words(text))
+
+
+def dtypes(text: str) -> tuple[str, ...]:
+    """Return names of dtypes."""
+    return DTYPES if text == "all" else tuple(dtype_named(word).name for word in words(text))
+
+
+def redops(text: str) -> tuple[str, ...]:
+    """Return names of operators."""
+    names = tuple(REDUCTIONS) if text == "all" else tuple(word.upper() for word in words(text))
+    unknown = [name for name in names if name not in REDUCTIONS]
+    if unknown:
+        raise ValueError(f"no operator {unknown[0]!r}; known: {', '.join(REDUCTIONS)}")
+    return names
+
+
+def roots(text: str) -> tuple[int, ...] | None:
+    """Return ranks, or None for all."""
+    return None if text == "all" else tuple(whole(0)(word) for word in words(text))
+
+
+def whole(lowest: int, highest: float = math.inf) -> Callable[[str], int]:
+    """Return a reader of whole numbers."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or not lowest <= int(text) <= highest:
+            upto = f"from {lowest} on" if highest == math.inf else f"from {lowest} to {highest}"
+            raise ValueError(f"{text!r} is not a whole number {upto}")
+        return int(text)
+
+    return read
+
+
+def seconds(text: str) -> float:
+    """Return a time that a run may take."""
+    found = number(text)
+    if not 0 < found <= MOST_SECONDS:
+        raise ValueError(f"{text!r} is not a number of seconds above 0, {MOST_SECONDS:.0f} at most")
+    return found
+
+
+def milliseconds(text: str) -> float:
+    """Return the seconds of computation beside one call; 0 for as long as the call takes."""
+    found = number(text)
+    if not 0 <= found <= MOST_MILLISECONDS:
+        raise ValueError(f"{text!r} is not a number of milliseconds from 0 to {MOST_MILLISECONDS:.0f}")
+    return found / 1e3
+
+
+def number(text: str) -> float:
+    """Return a number; what is none is not a number."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def file(text: str) -> Path:
+    """Return a path."""
+    if not text:
+        raise ValueError("'' is not the name of a file")
+    return Path(text)
+
+
+class One(argparse.Action):
+    """An option with one value: a second one is refused, for neither may be lost."""
+
+    many = False
+
+    def __init__(self, *names: Any, read: Callable[[str], Any] = str, **how: Any) -> None:
+        """Take the reader, too, whose ValueError is shown with its text."""
+        super().__init__(*names, **how)
+        self.read, self.texts = read, list[str]()
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, found: argparse.Namespace, value: Any, name: Any = None
+    ) -> None:
+        """Read all that was given so far."""
+        if self.texts and not self.many:
+            raise argparse.ArgumentError(self, "is given twice")
+        self.texts.append(value)
+        try:
+            setattr(found, self.dest, self.read(",".join(self.texts)))
+        except ValueError as error:
+            raise argparse.ArgumentError(self, str(error)) from None
+
+
+class Many(One):
+    """An option with a list: a second one makes it longer, as if its items were in the first."""
+
+    many = True
+
+
+class Parser(argparse.ArgumentParser):
+    """Ends with one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong, without the list of all options."""
+        self.exit(2, f"mpicoll.bench: {message} (--help lists the options)\n")
