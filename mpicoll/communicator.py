@@ -74,12 +74,12 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
 
     def _run_in_turn(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> None:
         """Do a blocking call: the one way to the executor."""
-        call = self._call("blocking", method, arguments, algorithm, stream)
-        call.channel.take_turn()
+        channel = self._get_channel()
+        channel.take_turn()
         try:
-            conductor.blocking(call, self._hot)
+            conductor.blocking(channel, self._hot, (method, arguments, algorithm, stream, self._rules))
         finally:
-            call.channel.end_turn()
+            channel.end_turn()
 
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Request:
         """Start a nonblocking call; local."""

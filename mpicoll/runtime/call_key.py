@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.algorithms import registry
+from mpicoll.algorithms.registry import revision
 from mpicoll.runtime.ops import Average, Op
 from mpicoll.settings import settings
 
@@ -42,25 +42,26 @@ def call_key(
         where: device and stream on which it would run, and whether that stream is being captured.
     """
     try:
-        buffers = tuple([_buffer(argument) for argument in arguments[:2]])
-        rest = tuple([_plain(argument) for argument in arguments[2:]])
+        buffers = [_buffer(argument) for argument in arguments[:2]]
+        rest = [_plain(argument) for argument in arguments[2:]]
     except UnreadableError:
         return None
-    return (form, method, buffers, rest, algorithm, rules, where, settings.version, registry.revision())
+    return (form, method, *buffers, *rest, algorithm, rules, *where, settings.version, revision())
 
 
 def _buffer(argument: Any) -> Any:
     """Return everything that reading sees of a buffer argument."""
-    read = _readers.get(type(argument))
+    kind = type(argument)
+    if kind is np.ndarray:
+        return _numpy_array(argument)
+    read = _readers.get(kind)
     if read is None:
-        read = _readers[type(argument)] = _reader(type(argument))
+        read = _readers[kind] = _reader(kind)
     return read(argument)
 
 
 def _reader(kind: type) -> Callable[[Any], Any]:
     """Return the reader of a type's objects."""
-    if kind is np.ndarray:
-        return _numpy_array
     if kind in (list, tuple):
         return lambda spec: (kind, _buffer(spec[0]), *[_plain(one) for one in spec[1:]]) if spec else _plain(spec)
     if kind.__name__ != "ndarray" or not kind.__module__.startswith("cupy"):
@@ -100,14 +101,23 @@ def _plain(item: Any) -> Any:
     Equal numbers of different types are read differently: 0 and 0.0 as a root, [2, 3] and (2, 3) as counts.
     """
     kind = type(item)
+    if kind is MPI.Op:
+        return _op(item)
     if item is None or kind in (int, bool, str, Op, Average) or isinstance(item, np.integer):
         return kind, item
     if kind in (list, tuple):
         return kind, tuple([_plain(one) for one in item])
     if kind is np.ndarray:
         return kind, item.dtype, item.shape, tuple(item.ravel().tolist())
-    if kind is MPI.Op or (kind is MPI.Datatype and item.is_predefined):  # others' handles are given out again
+    if kind is MPI.Datatype and item.is_predefined:  # others' handles are given out again
         return kind, item.handle
     if item is MPI.IN_PLACE:
         return kind, int(item)
     raise UnreadableError
+
+
+def _op(op: MPI.Op) -> Any:
+    """Return MPI's operator as something that can be compared: others' handles are given out again."""
+    if not op.is_predefined:
+        raise UnreadableError
+    return op.handle

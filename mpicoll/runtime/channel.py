@@ -204,9 +204,18 @@ class Channel:
         else:
             self.broken = f"{bound.name.format(self.calls)} raised {error!r}"
 
-    def complete(self, make: Callable[[Operation], Routine[Any]]) -> Any:
-        """Return the result of a routine on this communicator, having waited for it."""
-        return Operation(self, make, name=f"call #{self.calls}").wait()
+    def complete(self, make: Callable[[Operation], Routine[Any]], name: str = "") -> Any:
+        """Return the result of a routine on this communicator, having waited for it.
+
+        Args:
+            make: returns the routine.
+            name: what waits, for messages.
+        """
+
+        def keeping(operation: Operation) -> Routine[None]:
+            operation.result = yield from make(operation)
+
+        return Operation(self, keeping, name=name or f"call #{self.calls}").wait()
 
     def exchange(self, mine: Any) -> list[Any]:
         """Return every rank's object; raises StalledError if a rank does not come in time."""
@@ -226,12 +235,18 @@ class Channel:
 
     def slot(self, number: int) -> Slot:
         """Return a slot by its number: 0 is for blocking calls."""
-        return self.slots.setdefault(number, Slot(progress.COMMON))
+        found = self.slots.get(number)
+        if found is None:
+            found = self.slots[number] = Slot(progress.COMMON)
+        return found
 
     def free_slot(self) -> Slot | None:
         """Return a slot for a call that does not block, None while all are taken."""
-        every = (self.slot(number) for number in range(1, 1 + NONBLOCKING))
-        return next((slot for slot in every if not slot.taken), None)
+        for number in range(1, 1 + NONBLOCKING):
+            slot = self.slot(number)
+            if not slot.taken:
+                return slot
+        return None
 
     def own_slot(self) -> Slot:
         """Return a slot for a persistent request, with a lane of its own as far as there are tags."""

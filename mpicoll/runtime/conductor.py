@@ -8,10 +8,13 @@ both, which waits for whatever it needs: the first call's exchange, the peers' m
 
 from __future__ import annotations
 
+from typing import Any
+
 from mpicoll.dispatch.plan import Plan
 from mpicoll.runtime import execute, progress
 from mpicoll.runtime.agreement import Word, settle
 from mpicoll.runtime.bound import Bound
+from mpicoll.runtime.call_key import call_key
 from mpicoll.runtime.channel import Channel
 from mpicoll.runtime.decision import Call, at_home, decided, is_repeatable, read
 from mpicoll.runtime.exchange import Routine
@@ -23,17 +26,30 @@ from mpicoll.runtime.recent import Decision
 from mpicoll.runtime.slot import Slot
 from mpicoll.runtime.streams import on, where
 
+#: method, arguments, algorithm, stream, and the communicator's rules
+Asked = tuple[str, tuple[Any, ...], Any, Any, str]
 
-def blocking(call: Call, hot: HotCalls) -> None:
+
+def blocking(channel: Channel, hot: HotCalls, asked_for: Asked) -> None:
     """Make a blocking call: run a remembered one, or decide and remember."""
-    channel, place = call.channel, where(call.stream)
-    key = call.key(place)
+    method, arguments, algorithm, stream, rules = asked_for
+    place = where(stream)
+    key = call_key("blocking", method, arguments, algorithm, rules, place)
     known = channel.recent.find(key)
     if known is not None:
         channel.calls += 1
         progress.run(known, channel)
-        hot.note(channel, call.method, call.arguments, call.algorithm, call.stream, known)
+        hot.note(channel, method, arguments, algorithm, stream, known)
         return
+    call = Call(channel, "blocking", method, arguments, algorithm, stream, rules)
+    found, bound = _run(call)
+    if is_repeatable(found, place):
+        channel.recent.remember(key, bound)
+
+
+def _run(call: Call) -> tuple[Operands, Bound]:
+    """Decide and run a blocking call."""
+    channel = call.channel
     operands, trouble = read(call)
     device = operands.device if operands else -1
     with on(device, call.stream) as pointer:
@@ -43,13 +59,11 @@ def blocking(call: Call, hot: HotCalls) -> None:
             with on(found.device, None if found.moved else call.stream):
                 return execute.bind(plan, found, channel, _address(found, pointer), channel.slot(0))
 
-        made = Operation(channel, lambda _: decided(call, operands, trouble, bind), name=call.name)
-        found, bound = made.wait()
+        found, bound = channel.complete(lambda _: decided(call, operands, trouble, bind), call.name)
         execute.pack(found)
         progress.run(bound, channel)
         execute.unpack(found)
-    if is_repeatable(found, place):
-        channel.recent.remember(key, bound)
+    return found, bound
 
 
 def _address(operands: Operands, pointer: int) -> int:
@@ -64,7 +78,7 @@ def nonblocking(call: Call) -> Operation:
     """Start a call that does not block; local."""
     channel, place = call.channel, where(call.stream)
     channel.check()
-    key = call.key(place)
+    key = call_key("nonblocking", call.method, call.arguments, call.algorithm, call.rules, place)
     known: Decision | None = channel.recent.find(key)
     if known is None:
         operands, trouble = read(call)
@@ -76,7 +90,7 @@ def nonblocking(call: Call) -> Operation:
     call.arguments = ()  # the arrays live as long as the operation, and no longer
     device = operands.device if operands else -1
     operation = Operation(
-        channel, lambda own: _whole(own, flight, trouble, known), name=call.name, keep=keep, device=device
+        channel, lambda own: _whole(own, flight, trouble, known), keep=keep, device=device
     )
     if trouble is not None:
         raise trouble  # the others hear of it meanwhile
@@ -93,9 +107,7 @@ def _whole(
     """Make a call from its operands to its end."""
     try:
         if known is not None:
-            assert flight.operands is not None
-            found = flight.operands
-            bound = yield from flight.bind(known.plan, found)
+            found, bound = known.operands, (yield from flight.bind_again(known))
         else:
             found, bound = yield from decided(flight.call, flight.operands, trouble, flight.bind)
         yield from flight.run(operation, bound, found)
@@ -120,8 +132,7 @@ def persistent(call: Call) -> Prepared:
         return execute.bind_new(plan, found, channel, side_of(slot, found), slot)
 
     try:
-        made = Operation(channel, lambda _: decided(call, operands, trouble, bind), name=call.name)
-        found, bound = made.wait()
+        found, bound = channel.complete(lambda _: decided(call, operands, trouble, bind), call.name)
     except BaseException:  # then no rank has it, so that the next one has the same lane on all
         for slot in taken:
             channel.release(slot)

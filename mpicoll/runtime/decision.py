@@ -12,7 +12,6 @@ from mpicoll.errors import UnsupportedError
 from mpicoll.runtime import execute
 from mpicoll.runtime.agreement import Fingerprint, Flow, Word, asked, settle
 from mpicoll.runtime.bound import Bound
-from mpicoll.runtime.call_key import Key, call_key
 from mpicoll.runtime.calls import read_call
 from mpicoll.runtime.channel import Channel
 from mpicoll.runtime.exchange import Routine, exchanged
@@ -57,10 +56,6 @@ class Call:
     @property
     def name(self) -> str:
         return f"{self.method.lower()} #{self.channel.calls}"
-
-    def key(self, place: tuple[Any, ...]) -> Key | None:
-        """Return the call's key among the remembered ones, None if it must not be remembered."""
-        return call_key(self.form, self.method, self.arguments, self.algorithm, self.rules, place)
 
     def read(self) -> Operands:
         """Return what the arguments mean; every check that needs no other rank."""

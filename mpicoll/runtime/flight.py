@@ -11,6 +11,7 @@ from mpicoll.runtime.decision import Call
 from mpicoll.runtime.exchange import Routine
 from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.progress import Operation
+from mpicoll.runtime.recent import Decision
 from mpicoll.runtime.slot import Slot
 from mpicoll.runtime.streams import on
 
@@ -31,22 +32,37 @@ class Flight:
                 from mpicoll.runtime.device import Handover
 
                 self.handover = Handover(operands.device, pointer)
-        self.operands = replace(operands, before=[])
+        self.operands = replace(operands, before=[]) if operands.before else operands
 
     def bind(self, plan: Plan, operands: Operands) -> Routine[Bound]:
         """Return the call's program, on a stream beside the caller's, in a slot that is free."""
         execute.pack(operands)  # what moves to another device
         if plan.path == "mapped":
             return self._bind_mapped(plan, operands)
-        while self.slot is None:
-            self.slot = self.channel.free_slot()
-            if self.slot is None:
-                yield lambda: self.channel.free_slot() is not None
-        self.slot.taken = True
-        side = side_of(self.slot, operands)
+        slot = self.slot or (yield from self._take_slot())
+        side = side_of(slot, operands)
         if self.handover is not None:
             self.handover.side = side
-        return execute.bind(plan, operands, self.channel, side, self.slot)
+        return execute.bind(plan, operands, self.channel, side, slot)
+
+    def bind_again(self, known: Decision) -> Routine[Bound]:
+        """Return the program of a call that was made before."""
+        if self.handover is not None:
+            return (yield from self.bind(known.plan, known.operands))
+        slot = yield from self._take_slot()
+        bound = known.bounds.get(id(slot))
+        if bound is None or not bound.alive:
+            bound = known.bounds[id(slot)] = execute.bind(known.plan, known.operands, self.channel, 0, slot)
+        return bound
+
+    def _take_slot(self) -> Routine[Slot]:
+        slot = self.channel.free_slot()
+        if slot is None:
+            yield lambda: self.channel.free_slot() is not None
+            slot = self.channel.free_slot()
+            assert slot is not None
+        slot.taken, self.slot = True, slot
+        return slot
 
     def _bind_mapped(self, plan: Plan, operands: Operands) -> Bound:
         peers = self.channel.peers
@@ -106,7 +122,7 @@ class Prepared:
             yield from flight.run(operation, bound, self.operands)
 
         device = self.operands.device
-        return Operation(channel, whole, name=self.call.name, keep=(self, flight), device=device, lane=self.lane)
+        return Operation(channel, whole, keep=(self, flight), device=device, lane=self.lane)
 
     @property
     def lane(self) -> int:

@@ -39,7 +39,7 @@ class Operation:
     before has started all of its messages, so that messages of equal tags come in the order of the calls.
 
     Attributes:
-        result: of the routine, once it has ended.
+        result: of the routine, if it sets one.
         bound: the program that runs, an empty one before.
         number: of the call on its communicator.
         started: all of its messages are started, or it has ended.
@@ -65,7 +65,7 @@ class Operation:
         Args:
             channel: whose operation it is.
             make: returns the routine.
-            name: the call, for messages.
+            name: for messages, before a program runs that has a name.
             keep: lives until the operation ends.
             device: current device while it goes on, -1 for none.
             lane: see above.
@@ -77,21 +77,17 @@ class Operation:
         self.started = self.done = self.own = self.ran = self.refused = False
         self.error: BaseException | None = None
         self.result: Any = None
-        limit = settings.timeout
+        self.routine = make(self)
+        self.shares_errors, limit = bool(settings.errors), settings.timeout
         self.patience = faults.Patience(limit) if limit > 0 else None
         with _lock:
             before, channel.last[lane] = channel.last.get(lane), self
-            self.routine = self._in_order(make, before)
+            if before is not None and not before.started:
+                self.condition = lambda: before.started
             in_flight.append(self)
             self._advance()
         if settings.progress == "thread" and not self.done:
             _Helper.wake()
-
-    def _in_order(self, make: Callable[[Operation], Routine[Any]], before: Operation | None) -> Routine[None]:
-        if before is not None and not before.started:
-            yield lambda: before.started
-        self.channel.check()
-        self.result = yield from make(self)
 
     def check(self) -> None:
         """Raise the error with which it has ended, if there is one."""
@@ -122,7 +118,8 @@ class Operation:
                 if self._goes_to_the_end():
                     self._end()
                     return
-                self._heed_refusals()
+                if self.shares_errors:
+                    self._heed_refusals()
                 if self.patience and not self.own and self.patience.is_over(self.moved):
                     self._give_up(faults.stall(self, self.patience))
         except BaseException as error:
@@ -134,7 +131,7 @@ class Operation:
 
     def _heed_refusals(self) -> None:
         """Raise what another rank's call has raised, where ranks share their errors."""
-        refusals = self.channel.refusals if settings.errors else None
+        refusals = self.channel.refusals
         error = refusals.look(self.number, self.title()) if refusals else None
         if error is not None:
             self.refused = True
@@ -142,11 +139,13 @@ class Operation:
 
     def title(self) -> str:
         """Return the call with its number, for messages."""
-        return self.bound.name.format(self.number) or self.name
+        return self.bound.name.format(self.number) or self.name or f"call #{self.number}"
 
     def _goes_to_the_end(self) -> bool:
         if self.condition is not None and not self.condition():
             return False
+        if not self.moved:
+            self.channel.check()
         routine = self.routine
         for self.condition in routine:  # an interrupt cannot come between the two, and lose a condition
             self.moved += 1
@@ -161,7 +160,7 @@ class Operation:
         if not isinstance(error, Exception):
             self.error = RuntimeError(f"{name}: rank {self.channel.rank}: {error!r} came in the middle of a step")
         self.channel.spoiled(self.bound, self.position, error)
-        if settings.errors and self.ran and not self.refused and self.channel.refusals:
+        if self.shares_errors and self.ran and not self.refused and self.channel.refusals:
             self.channel.refusals.post(self.number, error, final=bool(self.channel.broken))
         self._end()
 

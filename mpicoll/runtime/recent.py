@@ -6,7 +6,7 @@ decision can depend; arrays themselves are not held.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,10 +44,11 @@ class Recent:
 
 @dataclass(frozen=True)
 class Decision:
-    """A call's operands, over arrays that do not keep the memory alive, and its plan."""
+    """A call's operands, over arrays that do not keep the memory alive, its plan, and its programs by slot."""
 
     operands: Operands
     plan: Plan
+    bounds: dict[int, Bound] = field(default_factory=dict)
     alive = True
 
     @staticmethod
