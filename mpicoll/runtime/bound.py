@@ -15,10 +15,8 @@ from mpicoll.runtime.ops import Operator
 from mpicoll.runtime.segments import Edges, finished_early
 from mpicoll.runtime.waiting import Waiter
 from mpicoll.schedule.ir import Reduce, block_ids
-from mpicoll.schedule.program import Instruction, Launch, Program, Start, Sync, Transfer, Wait
-
-#: tags of a slot; messages between two ranks beyond that reuse tags, in order
-TAGS = 4096
+from mpicoll.schedule.program import TAGS as TAGS  # which the channel divides among slots
+from mpicoll.schedule.program import Instruction, Launch, Program, Start, Sync, Transfer, Wait, tag_of
 
 #: seconds that the messages of a call that raised may take to arrive
 SETTLE = 1.0
@@ -157,7 +155,7 @@ class Binder:
         program = finished_early(program) if around.by_segment else program
         edges = Edges.of(program) if around.by_segment else Edges({}, {})
         bound.program = program
-        bound.requests = [self._request(t, program.segments, layout, bases) for t in program.transfers]
+        bound.requests = [self._request(t, program.lanes, layout, bases) for t in program.transfers]
         synced_later = _synced_later(program)
         around.first(bound)
         for place, instruction in enumerate(program.instructions):
@@ -186,12 +184,12 @@ class Binder:
                 last = work not in synced_later
                 bound.add(self.memory.sync(work, last), poll=self.memory.poll(work, last))
 
-    def _request(self, transfer: Transfer, segments: int, layout: Layout, bases: dict[str, int]) -> MPI.Prequest:
+    def _request(self, transfer: Transfer, lanes: int, layout: Layout, bases: dict[str, int]) -> MPI.Prequest:
         runs = layout.runs(transfer.ref, transfer.segment, bases)
         if len(runs) > 1:
             raise AssertionError(f"message of {transfer.ref} is not contiguous: {runs}")
         address, nbytes = runs[0] if runs else (0, 0)
-        tag = self.slot * TAGS + (transfer.number * segments + transfer.segment) % TAGS
+        tag = self.slot * TAGS + tag_of(transfer, lanes)
         buffer = [MPI.buffer.fromaddress(address, nbytes), nbytes, MPI.BYTE] if nbytes else [None, 0, MPI.BYTE]
         make = self.comm.Send_init if transfer.sends else self.comm.Recv_init
         return make(buffer, transfer.peer, tag)

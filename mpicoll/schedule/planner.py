@@ -5,15 +5,24 @@ segments share nothing but scratch.  Up to `lanes` segments are in flight: lane 
 segments l, l + lanes, ... one after the other.  Instructions are ordered so that while
 one segment's reduction runs, the messages of the others move; what an operation must
 wait for is derived from the cells that it reads and writes.
+
+The order cannot deadlock where the steps as written do not, even if every send waits for its receive.
+There, the end of a step needs that the peer of each message has begun a step of its own,
+and so has ended the step before that one: steps can be numbered so that each end needs
+only ends with lower numbers.  Here, a rank that waits at (place, lane) waits for messages of that place or
+an earlier one.  The peer that has not started such a message is itself waiting, at a place before
+the one that starts it, in whatever lane: its number is lower.  Numbers cannot fall for ever.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mpicoll.schedule.ir import Local, Recv, Reduce, Ref, Schedule, Send, Step
 from mpicoll.schedule.program import (
+    TAGS,
     Instruction,
     Key,
     Launch,
@@ -24,6 +33,7 @@ from mpicoll.schedule.program import (
     Wait,
     Work,
     cell_keys,
+    tag_of,
 )
 
 
@@ -33,10 +43,10 @@ def compile_program(schedule: Schedule, segments: int = 1, lanes: int = 0, alias
     Args:
         schedule: one rank's schedule.
         segments: number of slices of every block, at least 1.
-        lanes: segments in flight; 0 means all of them.
+        lanes: segments in flight; 0 means all of them, and at most TAGS are.
         aliased: input and output are the same memory.
     """
-    lanes = min(lanes or segments, segments)
+    lanes = min(lanes or segments, segments, TAGS)
     emit = _Emitter(schedule, segments, lanes, aliased)
     steps = schedule.steps
     rounds = -(-segments // lanes)
@@ -52,11 +62,14 @@ def compile_program(schedule: Schedule, segments: int = 1, lanes: int = 0, alias
 
 
 def stepwise_program(schedule: Schedule, aliased: bool = False) -> Program:
-    """Flatten a schedule as its author wrote it: each step's messages, then its local work."""
+    """Flatten a schedule as its author wrote it: each step's messages, then its local work.
+
+    Everything is waited for at once, so that the order is the same in place.
+    """
     emit = _Emitter(schedule, 1, 1, aliased, eager=False)
     for place, one in enumerate(schedule.steps):
         emit.begin(place, 0)
-        emit.wait(list(range(len(emit.transfers))))
+        emit.wait(emit.of_step[0, place])
         emit.finish(place, 0)
         if one.local:
             emit.sync(len(emit.works) - 1)
@@ -200,8 +213,22 @@ class _Emitter:
                     self.cells[key].sends.append(t)
                 else:
                     self.cells[key] = _Cell(writer=t)
-        if transfers:
-            self.instructions.append(Start(tuple(transfers)))
+        self.instructions += map(Start, self._apart(transfers))
+
+    def _apart(self, transfers: list[int]) -> Iterator[tuple[int, ...]]:
+        """Yield the messages in runs of which none has two with equal tags between two ranks in one direction."""
+        run: list[int] = []
+        names: set[tuple[bool, int, int]] = set()
+        for t in transfers:
+            transfer = self.transfers[t]
+            name = transfer.sends, transfer.peer, tag_of(transfer, self.lanes)
+            if name in names:
+                yield tuple(run)
+                run, names = [], set()
+            run.append(t)
+            names.add(name)
+        if run:
+            yield tuple(run)
 
     def _launch(self, operation: Local, segment: int, index: int) -> None:
         sources = operation.sources if isinstance(operation, Reduce) else (operation.source,)
