@@ -53,10 +53,13 @@ def prove(card: Algorithm, size: int, root: int = 0, *, planned: bool = True) ->
     Raises:
         ScheduleError: naming collective, algorithm, size and root.
     """
-    where = _where(card, size, root)
-    schedules = _schedules(card, size, root, where)
+    _prove(card, _schedules(card, size, root), root, PIPELINES if planned else ())
+
+
+def _prove(card: Algorithm, schedules: list[Schedule], root: int, pipelines: tuple[tuple[int, int], ...]) -> None:
+    where = _where(card, len(schedules), root)
     try:
-        proof = verify(card.collective, schedules, root=root, pipelines=PIPELINES if planned else ())
+        proof = verify(card.collective, schedules, root=root, pipelines=pipelines)
         if not card.forwards and card.collective in LOCAL_COUNTS:
             check_counts(card.row, schedules, root)
     except ScheduleError as error:
@@ -66,8 +69,9 @@ def prove(card: Algorithm, size: int, root: int = 0, *, planned: bool = True) ->
         raise ScheduleError(f"{where}: {false}")
 
 
-def _schedules(card: Algorithm, size: int, root: int, where: str) -> list[Schedule]:
+def _schedules(card: Algorithm, size: int, root: int) -> list[Schedule]:
     """Return all ranks' schedules; whatever a user's function raises or returns instead is a ScheduleError."""
+    where = _where(card, size, root)
     try:
         found = card.schedules(size, root)
     except Exception as error:
@@ -111,11 +115,12 @@ def doubt(card: Algorithm, size: int, root: int) -> tuple[type[Exception], str] 
     if not card.provable or size in registry.SIZES_AT_REGISTRATION:
         return None
     try:
-        cells = _cells(_schedules(card, size, root, _where(card, size, root)))
+        schedules = _schedules(card, size, root)
+        cells = _cells(schedules)
         if cells > MOST_CELLS:
             why = f"names {cells} cells on {size} ranks, more than are proven in a second ({MOST_CELLS}); {REMEDY}"
             return UnsupportedError, f"{card.collective}: {card.name!r} {why}"
-        prove(card, size, root, planned=False)
+        _prove(card, schedules, root, ())
     except ScheduleError as error:
         return ScheduleError, str(error)
     return None
