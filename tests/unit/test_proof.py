@@ -166,6 +166,11 @@ def test_a_function_that_changed_is_another_algorithm_when_it_is_registered_agai
     new = mpicoll.plan("allreduce", size=20, nbytes=999)
     assert (old.algorithm, new.algorithm) == ("mine", "mine")
     assert new.schedule == chosen[0](0, 20) != old.schedule
+    unregister("allreduce", "mine")
+    chosen[0] = wrong_from(18)
+    register(changing, cost="0*n")
+    with pytest.raises(ScheduleError, match="size 20"):
+        planned(20)
 
 
 def test_the_revision_changes_with_every_change():
