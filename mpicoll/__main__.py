@@ -7,6 +7,7 @@ import sys
 
 from mpicoll import __version__
 from mpicoll.algorithms import registry
+from mpicoll.algorithms.card import Algorithm
 from mpicoll.analysis.draw import draw
 from mpicoll.errors import ScheduleError
 from mpicoll.schedule.collectives import COLLECTIVES, collective
@@ -48,10 +49,10 @@ def _list(chosen: argparse.Namespace) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("collective", "algorithm", "needs", "cost", box=None, pad_edge=False)
+    table = Table("collective", "algorithm", "needs", "cost", "proven", box=None, pad_edge=False)
     for name in [collective(chosen.collective).name] if chosen.collective else COLLECTIVES:
         for card in registry.known(name):
-            table.add_row(name, card.name, "; ".join(card.restrictions()) or "-", card.cost)
+            table.add_row(name, card.name, "; ".join(card.restrictions()) or "-", card.cost, card.proof)
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
@@ -66,12 +67,13 @@ def _show(chosen: argparse.Namespace) -> None:
         print(f"\nrank {rank}:\n{schedule}")
 
 
-def describe(card: registry.Algorithm) -> str:
+def describe(card: Algorithm) -> str:
     """Return an algorithm's card as text."""
     needs = "; ".join(card.restrictions()) or "nothing: any number of ranks, any root, any operator"
     return (
         f"{card.collective}.{card.name}\n\n{card.idea}\n\n"
-        f"cost:   {card.cost or 'not declared'}\nneeds:  {needs}\nsource: {card.reference or 'not given'}"
+        f"cost:   {card.cost or 'not declared'}\nneeds:  {needs}\nsource: {card.reference or 'not given'}\n"
+        f"proven: {card.proof}" + (f": {card.uniform}" if card.uniform else "")
     )
 
 

@@ -12,8 +12,8 @@ from mpicoll.algorithms import (  # noqa: F401  (imported so that they register)
     scan,
     scatter,
 )
+from mpicoll.algorithms.card import Algorithm
 from mpicoll.algorithms.registry import (
-    Algorithm,
     algorithm,
     catalogue,
     get,

@@ -2,19 +2,19 @@
 
 from functools import partial
 
-from mpicoll.algorithms import phases
-from mpicoll.algorithms.registry import algorithm
+from mpicoll.algorithms import phases, uniform
+from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Copy, Recv, Schedule, Scratch, Send, Step, inp, out, step
 from mpicoll.schedule.patterns import masks
 
-allgather = partial(algorithm, "allgather", verified=False)
+allgather = partial(packaged, "allgather")
 
 
 def _own(rank: int) -> Step:
     return step(Copy(out(rank), inp(rank)))
 
 
-@allgather(cost="α + (p-2)*o + (p-1)/p*n*β", reference="folklore")
+@allgather(cost="α + (p-2)*o + (p-1)/p*n*β", reference="folklore", uniform=uniform.ALL_PAIRS)
 def linear(rank: int, size: int) -> Schedule:
     """Everybody sends its block to everybody, directly.
 
@@ -23,7 +23,7 @@ def linear(rank: int, size: int) -> Schedule:
     return Schedule.of([phases.all_pairs_allgather(rank, size, inp(rank)), _own(rank)], size)
 
 
-@allgather(cost="2*q*α + ((p-1)/p + q)*n*β", reference="folklore")
+@allgather(cost="2*q*α + ((p-1)/p + q)*n*β", reference="folklore", uniform=uniform.TREE)
 def binomial(rank: int, size: int) -> Schedule:
     """Gather up a binomial tree to rank 0, then broadcast down it.
 
@@ -37,7 +37,7 @@ def binomial(rank: int, size: int) -> Schedule:
     return Schedule.of([_own(rank), *up, *down], size, tmp)
 
 
-@allgather(cost="(p-1)*(α + n/p*β)", reference="Thakur, Rabenseifner, Gropp 2005")
+@allgather(cost="(p-1)*(α + n/p*β)", reference="Thakur, Rabenseifner, Gropp 2005", uniform=uniform.RING)
 def ring(rank: int, size: int) -> Schedule:
     """Pass each block once around the ring.
 
@@ -46,7 +46,9 @@ def ring(rank: int, size: int) -> Schedule:
     return Schedule.of([_own(rank), *phases.ring_allgather(rank, size, out)], size)
 
 
-@allgather(cost="lg*α + (p-1)/p*n*β", reference="Thakur, Rabenseifner, Gropp 2005", power_of_two=True)
+@allgather(
+    cost="lg*α + (p-1)/p*n*β", reference="Thakur, Rabenseifner, Gropp 2005", power_of_two=True, uniform=uniform.PAIRS
+)
 def recursive_doubling(rank: int, size: int) -> Schedule:
     """Partners 1, 2, 4, ... away exchange all that they have.
 
@@ -61,7 +63,7 @@ def recursive_doubling(rank: int, size: int) -> Schedule:
     return Schedule.of(steps, size)
 
 
-@allgather(cost="q*α + (p-1)/p*n*β + λ + n*γ/2", reference="Bruck et al. 1997")
+@allgather(cost="q*α + (p-1)/p*n*β + λ + n*γ/2", reference="Bruck et al. 1997", uniform=uniform.SHIFT)
 def bruck(rank: int, size: int) -> Schedule:
     """In round k send all that is held to the rank 2^k to the left, then rotate into place.
 
@@ -78,7 +80,12 @@ def bruck(rank: int, size: int) -> Schedule:
     return Schedule.of([*steps, step(Copy(out(ids), held))], size, tmp)
 
 
-@allgather(cost="p/2*α + (p-1)/p*n*β", reference="Chen et al. 2005", even=True)
+@allgather(
+    cost="p/2*α + (p-1)/p*n*β",
+    reference="Chen et al. 2005",
+    even=True,
+    uniform="Even and odd ranks each follow one rule in rank, size and k, taking turns with two neighbours.",
+)
 def neighbor_exchange(rank: int, size: int) -> Schedule:
     """Pairs exchange a block, then neighbours exchange two blocks at a time, left and right in turn.
 

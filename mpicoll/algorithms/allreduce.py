@@ -2,15 +2,20 @@
 
 from functools import partial
 
-from mpicoll.algorithms import phases
-from mpicoll.algorithms.registry import algorithm
+from mpicoll.algorithms import phases, uniform
+from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Copy, Recv, Reduce, Schedule, Scratch, Send, inp, out, step
 from mpicoll.schedule.patterns import fold, others
 
-allreduce = partial(algorithm, "allreduce", verified=False)
+allreduce = partial(packaged, "allreduce")
 
 
-@allreduce(cost="2*α + 2*(p-2)*o + 2*(p-1)*n*β + λ + (p-1)*n*γ", reference="folklore", left_fold=True)
+@allreduce(
+    cost="2*α + 2*(p-2)*o + 2*(p-1)*n*β + λ + (p-1)*n*γ",
+    reference="folklore",
+    left_fold=True,
+    uniform=uniform.AT_RANK_0,
+)
 def linear(rank: int, size: int) -> Schedule:
     """Everybody sends to rank 0, which combines all and sends the result to everybody.
 
@@ -27,7 +32,7 @@ def linear(rank: int, size: int) -> Schedule:
     return Schedule.of([collect, step(Send(out(0), q) for q in range(1, size))], 1, tmp)
 
 
-@allreduce(cost="2*q*(α + n*β) + q*(λ + n*γ)", reference="folklore", ordered=True)
+@allreduce(cost="2*q*(α + n*β) + q*(λ + n*γ)", reference="folklore", ordered=True, uniform=uniform.TREE)
 def binomial(rank: int, size: int) -> Schedule:
     """Combine up a binomial tree to rank 0, then send the result down it.
 
@@ -41,6 +46,7 @@ def binomial(rank: int, size: int) -> Schedule:
 @allreduce(
     cost="2*(p-1)*α + (p-1)*λ + 2*(p-1)/p*n*β + (p-1)/p*n*γ/s + (s-1)*o",
     reference="Patarasuk, Yuan 2009",
+    uniform=uniform.RING,
 )
 def ring(rank: int, size: int) -> Schedule:
     """Reduce-scatter around a ring, then allgather around it.
@@ -57,6 +63,7 @@ def ring(rank: int, size: int) -> Schedule:
     cost="(lg+2*r)*α + (lg+r)*λ + (lg+2*r)*n*β + (lg+r)*n*γ",
     reference="Thakur, Rabenseifner, Gropp 2005",
     ordered=True,
+    uniform=uniform.FOLD,
 )
 def recursive_doubling(rank: int, size: int) -> Schedule:
     """Partners 1, 2, 4, ... away exchange whole vectors; ranks above a power of two fold in and out.
@@ -71,6 +78,7 @@ def recursive_doubling(rank: int, size: int) -> Schedule:
     cost="2*lg*α + lg*λ + 2*(p-1)/p*n*β + (p-1)/p*n*γ + r*(2*α + λ + 2*n*β + n*γ)",
     reference="Rabenseifner 2004; Thakur, Rabenseifner, Gropp 2005",
     ordered=True,
+    uniform=uniform.FOLD,
 )
 def reduce_scatter_allgather(rank: int, size: int) -> Schedule:
     """Reduce-scatter by halving, then allgather by doubling (Rabenseifner).
@@ -93,6 +101,7 @@ def reduce_scatter_allgather(rank: int, size: int) -> Schedule:
     cost="α + (p-2)*o + (p-1)*n*β + λ + (p-1)*n*γ",
     reference="all-to-all exchange with a local sum",
     left_fold=True,
+    uniform=uniform.ALL_PAIRS,
 )
 def one_shot(rank: int, size: int) -> Schedule:
     """Everybody sends everything to everybody and combines p vectors in one fused reduction.
@@ -112,6 +121,7 @@ def one_shot(rank: int, size: int) -> Schedule:
     cost="2*(α + (p-2)*o) + 2*(p-1)/p*n*β + λ + (p-1)/p*n*γ",
     reference="direct reduce-scatter and allgather",
     left_fold=True,
+    uniform=uniform.ALL_PAIRS,
 )
 def two_shot(rank: int, size: int) -> Schedule:
     """Send each rank its block, combine p blocks in one fused reduction, send the result to all.

@@ -2,18 +2,19 @@
 
 from functools import partial
 
-from mpicoll.algorithms.registry import algorithm
+from mpicoll.algorithms import uniform
+from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Copy, Recv, Ref, Schedule, Scratch, Send, Step, inp, out, step
 from mpicoll.schedule.patterns import masks, others
 
-alltoall = partial(algorithm, "alltoall", verified=False)
+alltoall = partial(packaged, "alltoall")
 
 
 def _own(rank: int, size: int) -> Step:
     return step(Copy(out(rank * size + rank), inp(rank * size + rank)))
 
 
-@alltoall(cost="α + (p-2)*o + (p-1)/p*n*β", reference="folklore", forwards=False)
+@alltoall(cost="α + (p-2)*o + (p-1)/p*n*β", reference="folklore", forwards=False, uniform=uniform.ALL_PAIRS)
 def linear(rank: int, size: int) -> Schedule:
     """Start all sends and receives at once.
 
@@ -24,7 +25,12 @@ def linear(rank: int, size: int) -> Schedule:
     return Schedule.of([step(receives, sends, _own(rank, size).local)], size * size)
 
 
-@alltoall(cost="(p-1)*(α + n/p*β)", reference="pairwise shift; Thakur, Rabenseifner, Gropp 2005", forwards=False)
+@alltoall(
+    cost="(p-1)*(α + n/p*β)",
+    reference="pairwise shift; Thakur, Rabenseifner, Gropp 2005",
+    forwards=False,
+    uniform=uniform.RING,
+)
 def ring(rank: int, size: int) -> Schedule:
     """In round k send to the rank k to the right and receive from the one k to the left.
 
@@ -61,7 +67,12 @@ def _ids_of(cell: Ref, tmp: Scratch) -> list[int]:
     return [tmp.ids[c] if cell.buffer == "scratch" else c for c in cell.cells]
 
 
-@alltoall(cost="lg*(α + n/2*β + λ + n/2*γ) + λ", reference="hypercube exchange; Johnsson, Ho 1989", power_of_two=True)
+@alltoall(
+    cost="lg*(α + n/2*β + λ + n/2*γ) + λ",
+    reference="hypercube exchange; Johnsson, Ho 1989",
+    power_of_two=True,
+    uniform=uniform.PAIRS,
+)
 def recursive_doubling(rank: int, size: int) -> Schedule:
     """Partners 1, 2, 4, ... away exchange the half of the blocks that belongs to the other side.
 
@@ -83,7 +94,7 @@ def _hypercube_id(rank: int, place: int, done: int, size: int) -> int:
     return source * size + target
 
 
-@alltoall(cost="q*(α + n/2*β + λ + n/2*γ) + 2*λ", reference="Bruck et al. 1997")
+@alltoall(cost="q*(α + n/2*β + λ + n/2*γ) + 2*λ", reference="Bruck et al. 1997", uniform=uniform.SHIFT)
 def bruck(rank: int, size: int) -> Schedule:
     """Blocks travel the binary digits of their distance: in round k those with bit k go 2^k to the right.
 

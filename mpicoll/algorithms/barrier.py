@@ -2,15 +2,15 @@
 
 from functools import partial
 
-from mpicoll.algorithms import phases
-from mpicoll.algorithms.registry import algorithm
+from mpicoll.algorithms import phases, uniform
+from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Recv, Reduce, Schedule, Scratch, Send, Step, inp, out, step
 from mpicoll.schedule.patterns import masks, others
 
-barrier = partial(algorithm, "barrier", verified=False)
+barrier = partial(packaged, "barrier")
 
 
-@barrier(cost="2*α + 2*(p-2)*o", reference="folklore")
+@barrier(cost="2*α + 2*(p-2)*o", reference="folklore", uniform=uniform.AT_RANK_0)
 def linear(rank: int, size: int) -> Schedule:
     """Everybody reports to rank 0, which then tells everybody.
 
@@ -28,7 +28,7 @@ def linear(rank: int, size: int) -> Schedule:
     return Schedule.of(steps, 1, tmp)
 
 
-@barrier(cost="2*q*α", reference="folklore")
+@barrier(cost="2*q*α", reference="folklore", uniform=uniform.TREE)
 def binomial(rank: int, size: int) -> Schedule:
     """Tokens go up a binomial tree to rank 0 and down again.
 
@@ -39,7 +39,7 @@ def binomial(rank: int, size: int) -> Schedule:
     return Schedule.of(up + phases.binomial_bcast(rank, size, 0, out(0)), 1, tmp)
 
 
-@barrier(cost="2*(p-1)*α", reference="folklore")
+@barrier(cost="2*(p-1)*α", reference="folklore", uniform=uniform.CHAIN)
 def ring(rank: int, size: int) -> Schedule:
     """A token passes along all ranks twice: first to collect, then to release.
 
@@ -60,7 +60,7 @@ def ring(rank: int, size: int) -> Schedule:
     return Schedule.of(collect + phases.chain_bcast(rank, size, last, out(0)), 1, tmp)
 
 
-@barrier(cost="(lg + 2*r)*α", reference="Thakur, Rabenseifner, Gropp 2005")
+@barrier(cost="(lg + 2*r)*α", reference="Thakur, Rabenseifner, Gropp 2005", uniform=uniform.FOLD)
 def recursive_doubling(rank: int, size: int) -> Schedule:
     """Partners 1, 2, 4, ... away exchange tokens; ranks above a power of two fold in and out.
 
@@ -70,7 +70,7 @@ def recursive_doubling(rank: int, size: int) -> Schedule:
     return Schedule.of(phases.doubling_allreduce(rank, size, inp(0), out(0), tmp), 1, tmp)
 
 
-@barrier(cost="q*α", reference="Hensgen, Finkel, Manber 1988")
+@barrier(cost="q*α", reference="Hensgen, Finkel, Manber 1988", uniform=uniform.SHIFT)
 def dissemination(rank: int, size: int) -> Schedule:
     """In round k tell the rank 2^k to the right and hear from the one 2^k to the left.
 

@@ -2,14 +2,14 @@
 
 from functools import partial
 
-from mpicoll.algorithms import phases
-from mpicoll.algorithms.registry import algorithm
+from mpicoll.algorithms import phases, uniform
+from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Recv, Schedule, Send, out, step
 
-bcast = partial(algorithm, "bcast", verified=False)
+bcast = partial(packaged, "bcast")
 
 
-@bcast(cost="α + (p-2)*o + (p-1)*n*β", reference="folklore")
+@bcast(cost="α + (p-2)*o + (p-1)*n*β", reference="folklore", uniform=uniform.AT_ROOT)
 def linear(rank: int, size: int, root: int) -> Schedule:
     """The root sends everything to everybody.
 
@@ -20,7 +20,7 @@ def linear(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of([step(Send(out(0), (root + k) % size) for k in range(1, size))], 1)
 
 
-@bcast(cost="q*(α + n*β)", reference="Thakur, Rabenseifner, Gropp 2005")
+@bcast(cost="q*(α + n*β)", reference="Thakur, Rabenseifner, Gropp 2005", uniform=uniform.TREE)
 def binomial(rank: int, size: int, root: int) -> Schedule:
     """Every rank that has the vector passes it on: 1, 2, 4, ... ranks have it.
 
@@ -29,7 +29,7 @@ def binomial(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of(phases.binomial_bcast(rank, size, root, out(0)), 1)
 
 
-@bcast(cost="(p-2+s)*(α + n/s*β)", reference="chain; pipelined by segments")
+@bcast(cost="(p-2+s)*(α + n/s*β)", reference="chain; pipelined by segments", uniform=uniform.CHAIN)
 def ring(rank: int, size: int, root: int) -> Schedule:
     """The vector passes along a chain; cut into segments, all links work at once.
 
@@ -38,7 +38,11 @@ def ring(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of(phases.chain_bcast(rank, size, root, out(0)), 1)
 
 
-@bcast(cost="(q+p-1)*α + 2*(p-1)/p*n*β", reference="van de Geijn; Thakur, Rabenseifner, Gropp 2005")
+@bcast(
+    cost="(q+p-1)*α + 2*(p-1)/p*n*β",
+    reference="van de Geijn; Thakur, Rabenseifner, Gropp 2005",
+    uniform="It is the scatter of a binomial tree and the allgather of a ring, both uniform, on the same blocks.",
+)
 def scatter_allgather(rank: int, size: int, root: int) -> Schedule:
     """Scatter p blocks down a binomial tree, then pass each around a ring.
 
@@ -51,7 +55,7 @@ def scatter_allgather(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of(spread + around, size)
 
 
-@bcast(cost="(2*q+2*s-2)*(α + n/(2*s)*β)", reference="Sanders, Speck, Träff 2009")
+@bcast(cost="(2*q+2*s-2)*(α + n/(2*s)*β)", reference="Sanders, Speck, Träff 2009", uniform=uniform.TWO_TREES)
 def double_binary_tree(rank: int, size: int, root: int) -> Schedule:
     """Half of the vector goes down each of two binary trees; who is inner in one is a leaf in the other.
 

@@ -2,14 +2,14 @@
 
 from functools import partial
 
-from mpicoll.algorithms import phases
-from mpicoll.algorithms.registry import algorithm
+from mpicoll.algorithms import phases, uniform
+from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Copy, Recv, Schedule, Scratch, Send, inp, out, step
 
-gather = partial(algorithm, "gather", verified=False)
+gather = partial(packaged, "gather")
 
 
-@gather(cost="α + (p-2)*o + (p-1)/p*n*β", reference="folklore", forwards=False)
+@gather(cost="α + (p-2)*o + (p-1)/p*n*β", reference="folklore", forwards=False, uniform=uniform.AT_ROOT)
 def linear(rank: int, size: int, root: int) -> Schedule:
     """Everybody sends its block to the root.
 
@@ -22,7 +22,7 @@ def linear(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of([step(receives, Copy(out(rank), inp(rank)))], size)
 
 
-@gather(cost="q*α + (p-1)/p*n*β", reference="Thakur, Rabenseifner, Gropp 2005")
+@gather(cost="q*α + (p-1)/p*n*β", reference="Thakur, Rabenseifner, Gropp 2005", uniform=uniform.TREE)
 def binomial(rank: int, size: int, root: int) -> Schedule:
     """Blocks go up a binomial tree, each rank sending those of its subtree as one message.
 
@@ -38,7 +38,7 @@ def binomial(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of(own + phases.gather_ranges(rank, size, root, held), size, tmp)
 
 
-@gather(cost="(p-2+s)*α + (p-1)*o + (p-1)/p*n*β", reference="chain; pipelined by blocks")
+@gather(cost="(p-2+s)*α + (p-1)*o + (p-1)/p*n*β", reference="chain; pipelined by blocks", uniform=uniform.CHAIN)
 def ring(rank: int, size: int, root: int) -> Schedule:
     """Blocks pass along a chain to the root, a rank's own first, then those behind it.
 

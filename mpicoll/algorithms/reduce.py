@@ -2,15 +2,15 @@
 
 from functools import partial
 
-from mpicoll.algorithms import phases
-from mpicoll.algorithms.registry import algorithm
+from mpicoll.algorithms import phases, uniform
+from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Copy, Recv, Reduce, Schedule, Scratch, Send, Step, inp, out, step
 from mpicoll.schedule.patterns import fold
 
-reduce = partial(algorithm, "reduce", verified=False)
+reduce = partial(packaged, "reduce")
 
 
-@reduce(cost="α + (p-2)*o + (p-1)*n*β + λ + (p-1)*n*γ", reference="folklore", left_fold=True)
+@reduce(cost="α + (p-2)*o + (p-1)*n*β + λ + (p-1)*n*γ", reference="folklore", left_fold=True, uniform=uniform.AT_ROOT)
 def linear(rank: int, size: int, root: int) -> Schedule:
     """Everybody sends to the root, which combines all in rank order with one fused reduction.
 
@@ -26,7 +26,7 @@ def linear(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of([step(receives, Reduce(out(0), tuple(operands.values())))], 1, tmp)
 
 
-@reduce(cost="q*(α + n*β + λ + n*γ)", reference="Thakur, Rabenseifner, Gropp 2005")
+@reduce(cost="q*(α + n*β + λ + n*γ)", reference="Thakur, Rabenseifner, Gropp 2005", uniform=uniform.TREE)
 def binomial(rank: int, size: int, root: int) -> Schedule:
     """Vectors are combined up a binomial tree, one fused reduction a rank.
 
@@ -37,7 +37,7 @@ def binomial(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of(phases.binomial_reduce(rank, size, root, inp(0), target, tmp), 1, tmp)
 
 
-@reduce(cost="(p-2+s)*(α + λ + n/s*(β+γ))", reference="chain; pipelined by segments")
+@reduce(cost="(p-2+s)*(α + λ + n/s*(β+γ))", reference="chain; pipelined by segments", uniform=uniform.CHAIN)
 def ring(rank: int, size: int, root: int) -> Schedule:
     """Partial sums pass along a chain to the root; cut into segments, all links work at once.
 
@@ -48,7 +48,7 @@ def ring(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of(phases.chain_reduce(rank, size, root, inp(0), target, tmp), 1, tmp)
 
 
-@reduce(cost="(2*q+2*s-2)*(α + λ + n/(2*s)*(β+γ))", reference="Sanders, Speck, Träff 2009")
+@reduce(cost="(2*q+2*s-2)*(α + λ + n/(2*s)*(β+γ))", reference="Sanders, Speck, Träff 2009", uniform=uniform.TWO_TREES)
 def double_binary_tree(rank: int, size: int, root: int) -> Schedule:
     """Half of the vector is combined up each of two binary trees; who is inner in one is a leaf in the other.
 
@@ -78,6 +78,7 @@ def _combined_at_root(half: int, tops: list[int], tmp: Scratch) -> Step:
 @reduce(
     cost="2*lg*α + 2*(p-1)/p*n*β + lg*λ + (p-1)/p*n*γ + r*(α + λ + n*(β+γ))",
     reference="Rabenseifner 2004; Thakur, Rabenseifner, Gropp 2005",
+    uniform=uniform.FOLD,
 )
 def reduce_scatter_gather(rank: int, size: int, root: int) -> Schedule:
     """Reduce-scatter by halving, then gather the blocks at the root (Rabenseifner).

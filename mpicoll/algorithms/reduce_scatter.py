@@ -2,15 +2,20 @@
 
 from functools import partial
 
-from mpicoll.algorithms import phases
-from mpicoll.algorithms.registry import algorithm
+from mpicoll.algorithms import phases, uniform
+from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Copy, Recv, Reduce, Ref, Schedule, Scratch, Send, inp, out, step
 from mpicoll.schedule.patterns import fold
 
-reduce_scatter = partial(algorithm, "reduce_scatter", verified=False)
+reduce_scatter = partial(packaged, "reduce_scatter")
 
 
-@reduce_scatter(cost="2*α + 2*(p-2)*o + (p-1)*n*(β+γ) + λ + (p-1)/p*n*β", reference="folklore", left_fold=True)
+@reduce_scatter(
+    cost="2*α + 2*(p-2)*o + (p-1)*n*(β+γ) + λ + (p-1)/p*n*β",
+    reference="folklore",
+    left_fold=True,
+    uniform=uniform.AT_RANK_0,
+)
 def linear(rank: int, size: int) -> Schedule:
     """Everybody sends everything to rank 0, which combines and sends each rank its block.
 
@@ -27,7 +32,7 @@ def linear(rank: int, size: int) -> Schedule:
     return Schedule.of([collect, spread], size, tmp)
 
 
-@reduce_scatter(cost="2*q*α + q*(n*(β+γ) + λ) + (p-1)/p*n*β", reference="folklore", ordered=True)
+@reduce_scatter(cost="2*q*α + q*(n*(β+γ) + λ) + (p-1)/p*n*β", reference="folklore", ordered=True, uniform=uniform.TREE)
 def binomial(rank: int, size: int) -> Schedule:
     """Combine up a binomial tree to rank 0, then scatter down it.
 
@@ -44,7 +49,9 @@ def binomial(rank: int, size: int) -> Schedule:
     return Schedule.of(up + down + own, size, tmp)
 
 
-@reduce_scatter(cost="(p-1)*(α + λ) + (p-1)/p*n*β + (p-1)/p*n*γ/s + (s-1)*o", reference="Patarasuk, Yuan 2009")
+@reduce_scatter(
+    cost="(p-1)*(α + λ) + (p-1)/p*n*β + (p-1)/p*n*γ/s + (s-1)*o", reference="Patarasuk, Yuan 2009", uniform=uniform.RING
+)
 def ring(rank: int, size: int) -> Schedule:
     """Partial sums pass around a ring, each ending at the rank that it is for.
 
@@ -55,7 +62,9 @@ def ring(rank: int, size: int) -> Schedule:
 
 
 @reduce_scatter(
-    cost="lg*(α + λ) + (p-1)/p*n*(β+γ) + r*(2*α + λ + 3/2*n*(β+γ))", reference="Thakur, Rabenseifner, Gropp 2005"
+    cost="lg*(α + λ) + (p-1)/p*n*(β+γ) + r*(2*α + λ + 3/2*n*(β+γ))",
+    reference="Thakur, Rabenseifner, Gropp 2005",
+    uniform=uniform.FOLD,
 )
 def recursive_halving(rank: int, size: int) -> Schedule:
     """Partners p/2, p/4, ... away exchange the half that the other needs; ranks fold in and out.
@@ -93,7 +102,9 @@ def recursive_halving(rank: int, size: int) -> Schedule:
     return Schedule.of(steps, size, tmp)
 
 
-@reduce_scatter(cost="(p-1)*(α + λ) + (p-1)/p*n*(β+γ)", reference="Thakur, Rabenseifner, Gropp 2005")
+@reduce_scatter(
+    cost="(p-1)*(α + λ) + (p-1)/p*n*(β+γ)", reference="Thakur, Rabenseifner, Gropp 2005", uniform=uniform.RING
+)
 def pairwise(rank: int, size: int) -> Schedule:
     """In round k send a block to the rank k to the right and receive one from k to the left.
 
@@ -111,7 +122,12 @@ def pairwise(rank: int, size: int) -> Schedule:
     return Schedule.of(steps, size, tmp, window=2)
 
 
-@reduce_scatter(cost="α + (p-2)*o + (p-1)/p*n*β + λ + (p-1)/p*n*γ", reference="direct exchange", left_fold=True)
+@reduce_scatter(
+    cost="α + (p-2)*o + (p-1)/p*n*β + λ + (p-1)/p*n*γ",
+    reference="direct exchange",
+    left_fold=True,
+    uniform=uniform.ALL_PAIRS,
+)
 def all_pairs(rank: int, size: int) -> Schedule:
     """Send each rank its block and combine p blocks in rank order in one fused reduction.
 

@@ -1,108 +1,25 @@
-"""The registry: every algorithm with its declared restrictions, cost and source."""
+"""The registry: every algorithm's card by collective and name, and how one gets there."""
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from mpicoll.errors import ScheduleError, UnsupportedError
-from mpicoll.schedule.collectives import COLLECTIVES, Collective, collective
+from mpicoll.algorithms.card import MOST_PROVEN, Algorithm
+from mpicoll.errors import UnsupportedError
+from mpicoll.schedule.collectives import COLLECTIVES, collective
 from mpicoll.schedule.ir import Schedule
-from mpicoll.schedule.patterns import power_of_two as is_power_of_two
 
 #: sizes for which a user's algorithm is verified when it is registered
 SIZES_AT_REGISTRATION = range(1, 18)
+#: where it accepts none of them, so many of the smallest that it accepts
+SIZES_INSTEAD = 3
 
+Function = Callable[..., Schedule]
 
-@dataclass(frozen=True)
-class Algorithm:
-    """An algorithm's card.
-
-    Attributes:
-        name: the literature's name.
-        collective: the row of the table that it performs.
-        function: (rank, size) or (rank, size, root) -> Schedule, pure.
-        cost: its time as an expression; see `mpicoll.analysis.cost`.
-        reference: where it comes from.
-        forwards: ranks pass on other ranks' blocks, so that all must know all counts;
-            such algorithms cannot serve Gatherv, Scatterv and Alltoallv.
-        power_of_two: only for numbers of ranks that are powers of two.
-        even: only for even numbers of ranks.
-        min_size: smallest number of ranks.
-        ordered: operands are combined in rank order for every root.
-        left_fold: they are combined one after the other, so that the bits depend on nothing but their order.
-    """
-
-    name: str
-    collective: str
-    function: Callable[..., Schedule]
-    cost: str
-    reference: str
-    forwards: bool = True
-    power_of_two: bool = False
-    even: bool = False
-    min_size: int = 1
-    ordered: bool = False
-    left_fold: bool = False
-
-    @property
-    def row(self) -> Collective:
-        """The collective's row of the table."""
-        return COLLECTIVES[self.collective]
-
-    @cached_property
-    def idea(self) -> str:
-        """The docstring: what it does and when it wins."""
-        return inspect.cleandoc(self.function.__doc__ or "")
-
-    def schedule(self, rank: int, size: int, root: int = 0) -> Schedule:
-        """Return one rank's schedule."""
-        return self.function(rank, size, root) if self.row.rooted else self.function(rank, size)
-
-    def schedules(self, size: int, root: int = 0) -> list[Schedule]:
-        """Return all ranks' schedules."""
-        return [self.schedule(rank, size, root) for rank in range(size)]
-
-    def vector_blocks(self, schedule: Schedule, size: int) -> int:
-        """Return how many of a schedule's blocks make up a message size (see dispatch.plan)."""
-        return size if self.collective == "alltoall" else schedule.blocks
-
-    def restrictions(self) -> list[str]:
-        """Return what it needs, in words."""
-        needs = []
-        if self.power_of_two:
-            needs.append("a power-of-two number of ranks")
-        if self.even:
-            needs.append("an even number of ranks")
-        if self.min_size > 1:
-            needs.append(f"at least {self.min_size} ranks")
-        if self.row.reducing and not self.ordered:
-            needs.append("a commutative operator")
-        if self.forwards and self.collective in ("gather", "scatter", "alltoall"):
-            needs.append("counts that all ranks know")
-        return needs
-
-    def refuses(
-        self, size: int, *, commutative: bool = True, counts_known: bool = True, left_fold: bool = False
-    ) -> str | None:
-        """Return why it cannot serve, or None if it can."""
-        if self.power_of_two and not is_power_of_two(size):
-            return f"needs a power-of-two number of ranks, got {size}"
-        if self.even and size % 2 and size > 1:
-            return f"needs an even number of ranks, got {size}"
-        if size < self.min_size:
-            return f"needs at least {self.min_size} ranks, got {size}"
-        if self.row.reducing and not commutative and not self.ordered:
-            return "needs a commutative operator"
-        if self.row.reducing and left_fold and not self.left_fold:
-            return "does not combine ranks from left to right, as reproducible='ranks' demands"
-        if self.forwards and not counts_known:
-            return "passes on other ranks' blocks, whose counts not all ranks know in this call"
-        return None
-
+#: (size, root, whether the planner's orders are proven, too)
+Case = tuple[int, int, bool]
 
 _revision = [0]
 _ALGORITHMS: dict[str, dict[str, Algorithm]] = {name: {} for name in COLLECTIVES}
@@ -120,11 +37,13 @@ def algorithm(
     min_size: int = 1,
     ordered: bool = False,
     left_fold: bool = False,
+    uniform: str = "",
     verified: bool = True,
-) -> Callable[[Callable[..., Schedule]], Callable[..., Schedule]]:
+) -> Callable[[Function], Function]:
     """Register a function (rank, size[, root]) -> Schedule as an algorithm.
 
-    It is verified for 1 to 17 ranks and every root before it becomes reachable.
+    It is verified for 1 to 17 ranks and every root before it becomes reachable.  A larger size
+    is verified when it is first used; above 64 ranks the algorithm is refused, unless it is `uniform`.
 
     Args:
         collective_name: the collective that it performs.
@@ -138,18 +57,20 @@ def algorithm(
         min_size: needs at least so many ranks.
         ordered: claims to combine operands in rank order; proven.
         left_fold: claims to combine them one after the other from rank 0 on; proven.
-        verified: verify now; the packaged algorithms are verified in CI instead.
+        uniform: a sentence that says why the schedules of all sizes are right if those of 1 to 17
+            ranks are; such an algorithm is not verified when it is used.
+        verified: if false, nothing is proven, now or later; its card says "not verified".
 
     Raises:
-        ScheduleError: it is wrong, or not ordered though it claims to be.
-        ValueError: the name is taken or not of the form [a-z][a-z0-9_]*.
+        ScheduleError: it is wrong, or does not do what it claims.
+        ValueError: the name is taken or not of the form [a-z][a-z0-9_]*; the cost has no value for
+            some call; `min_size` or `uniform` make no sense.
     """
 
-    def register(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
-        row = collective(collective_name)
+    def register(function: Function) -> Function:
         card = Algorithm(
             name or function.__name__,
-            row.name,
+            collective(collective_name).name,
             function,
             cost,
             reference,
@@ -159,30 +80,48 @@ def algorithm(
             min_size=min_size,
             ordered=ordered or left_fold,
             left_fold=left_fold,
+            uniform=uniform,
+            verified=verified,
         )
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", card.name):
-            raise ValueError(f"{row.name}: algorithm name {card.name!r} is not of the form [a-z][a-z0-9_]*")
-        if card.name in _ALGORITHMS[row.name]:
-            raise ValueError(f"{row.name}: algorithm {card.name!r} is already registered")
-        _check_cost(card)
-        if verified:
-            verify_algorithm(card, SIZES_AT_REGISTRATION)
-        _ALGORITHMS[row.name][card.name] = card
-        _revision[0] += 1
+        _check_name(card)
+        _prove(card, _cases_at_registration(card) if verified else ())
+        _add(card)
         return function
 
     return register
 
 
-def _check_cost(card: Algorithm) -> None:
-    """Raise ValueError unless the declared cost can be evaluated."""
-    if card.cost:
-        from mpicoll.analysis.cost import MODELS  # the registry itself needs no model
+def packaged(collective_name: str, *, uniform: str, name: str = "", **declared: Any) -> Callable[[Function], Function]:
+    """Register one of the project's own algorithms, which CI proves: importing it costs nothing."""
 
-        try:
-            MODELS["host"].seconds(card.cost, 4, 1 << 20)
-        except Exception as error:
-            raise ValueError(f"{card.collective}.{card.name}: cost {card.cost!r}: {error}") from None
+    def register(function: Function) -> Function:
+        declared["ordered"] = declared.get("ordered", False) or declared.get("left_fold", False)
+        _add(Algorithm(name or function.__name__, collective_name, function, uniform=uniform, **declared))
+        return function
+
+    return register
+
+
+def _add(card: Algorithm) -> None:
+    _ALGORITHMS[card.collective][card.name] = card
+    _revision[0] += 1
+
+
+def _check_name(card: Algorithm) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", card.name):
+        raise ValueError(f"{card.collective}: algorithm name {card.name!r} is not of the form [a-z][a-z0-9_]*")
+    if card.name in _ALGORITHMS[card.collective]:
+        raise ValueError(f"{card.collective}: algorithm {card.name!r} is already registered")
+
+
+def _cases_at_registration(card: Algorithm) -> Iterator[Case]:
+    """Yield the cases that are proven of a new algorithm: small sizes, or the smallest that it accepts."""
+    small = [size for size in SIZES_AT_REGISTRATION if not card.refuses(size)]
+    for size in small:
+        yield from ((size, root, True) for root in (range(size) if card.row.rooted else (0,)))
+    large = [] if small else [size for size in range(card.min_size, MOST_PROVEN + 1) if not card.refuses(size)]
+    for size in large[:SIZES_INSTEAD]:
+        yield from ((size, root, False) for root in ((0, size - 1) if card.row.rooted else (0,)))
 
 
 def verify_algorithm(card: Algorithm, sizes: Iterable[int], roots: Callable[[int], Iterable[int]] = range) -> int:
@@ -193,27 +132,24 @@ def verify_algorithm(card: Algorithm, sizes: Iterable[int], roots: Callable[[int
 
     Raises:
         ScheduleError: naming collective, algorithm, size and root.
+        ValueError: the card declares something that makes no sense.
     """
-    from mpicoll.analysis.verify import verify  # the registry itself needs no verifier
+    accepted = (size for size in sizes if not card.refuses(size))
+    return _prove(
+        card, ((size, root, True) for size in accepted for root in (roots(size) if card.row.rooted else (0,)))
+    )
 
-    cases = 0
-    for size in sizes:
-        if card.refuses(size):
-            continue
-        for root in roots(size) if card.row.rooted else (0,):
-            where = f"{card.collective}.{card.name}, size {size}" + (f", root {root}" if card.row.rooted else "")
-            try:
-                proof = verify(card.collective, card.schedules(size, root), root=root)
-            except ScheduleError as error:
-                raise ScheduleError(f"{where}, {error}") from None
-            if card.ordered and not proof.ordered:
-                raise ScheduleError(f"{where}: claims to be ordered, but does not combine in rank order")
-            if card.left_fold and not proof.left_fold:
-                raise ScheduleError(f"{where}: claims to combine from left to right, but does not")
-            if card.collective == "allreduce" and not proof.same_bits:
-                raise ScheduleError(f"{where}: ranks get the result by different expressions, so by different bits")
-            cases += 1
-    return cases
+
+def _prove(card: Algorithm, cases: Iterable[Case]) -> int:
+    """Check the declarations of a card, then prove the cases; return their number."""
+    from mpicoll.analysis.proof import check_card, prove  # the registry itself needs no verifier
+
+    check_card(card)
+    count = 0
+    for size, root, planned in cases:
+        prove(card, size, root, planned=planned)
+        count += 1
+    return count
 
 
 def get(collective_name: str, name: str) -> Algorithm:

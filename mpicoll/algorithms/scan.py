@@ -2,15 +2,18 @@
 
 from functools import partial
 
-from mpicoll.algorithms.registry import algorithm
+from mpicoll.algorithms import uniform
+from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Copy, Recv, Reduce, Ref, Schedule, Scratch, Send, Step, inp, out, step
 from mpicoll.schedule.patterns import masks
 
-scan = partial(algorithm, "scan", verified=False, ordered=True)
-exscan = partial(algorithm, "exscan", verified=False, ordered=True)
+scan = partial(packaged, "scan", ordered=True)
+exscan = partial(packaged, "exscan", ordered=True)
 
 
-@scan(cost="(p-2+s)*(α + λ + n/s*(β+γ))", reference="chain; pipelined by segments", left_fold=True)
+@scan(
+    cost="(p-2+s)*(α + λ + n/s*(β+γ))", reference="chain; pipelined by segments", left_fold=True, uniform=uniform.CHAIN
+)
 def linear(rank: int, size: int) -> Schedule:
     """Pass the running total from rank to rank.
 
@@ -26,7 +29,7 @@ def linear(rank: int, size: int) -> Schedule:
     return Schedule.of(steps, 1, tmp)
 
 
-@scan(cost="2*q*(α + n*β + λ + n*γ)", reference="Blelloch 1990; Sanders, Träff 2006")
+@scan(cost="2*q*(α + n*β + λ + n*γ)", reference="Blelloch 1990; Sanders, Träff 2006", uniform=uniform.TREE)
 def binomial(rank: int, size: int) -> Schedule:
     """Totals go up a binomial tree, prefixes come down it.
 
@@ -35,7 +38,11 @@ def binomial(rank: int, size: int) -> Schedule:
     return _sweeps(rank, size, exclusive=False)
 
 
-@scan(cost="q*(α + n*β + λ + n*γ)", reference="Hillis, Steele 1986")
+@scan(
+    cost="q*(α + n*β + λ + n*γ)",
+    reference="Hillis, Steele 1986",
+    uniform="Round k is one rule in rank and k; ranks without a partner at that distance leave it out.",
+)
 def recursive_doubling(rank: int, size: int) -> Schedule:
     """In round k pass the total of 2^k ranks to the rank 2^k to the right.
 
@@ -87,15 +94,25 @@ def _exclusive_doubling(rank: int, size: int) -> Schedule:
     return Schedule.of(steps, 1, tmp)
 
 
-exscan(name="linear", cost="(p-2+s)*(α + λ + n/s*(β+γ))", reference="chain; pipelined by segments", left_fold=True)(
-    _exclusive_linear
-)
-exscan(name="binomial", cost="2*q*(α + n*β + λ + n*γ)", reference="Blelloch 1990; Sanders, Träff 2006")(
-    _exclusive_binomial
-)
-exscan(name="recursive_doubling", cost="α + n*β + q*(α + n*β + λ + n*γ)", reference="Hillis, Steele 1986")(
-    _exclusive_doubling
-)
+exscan(
+    name="linear",
+    cost="(p-2+s)*(α + λ + n/s*(β+γ))",
+    reference="chain; pipelined by segments",
+    left_fold=True,
+    uniform=uniform.CHAIN,
+)(_exclusive_linear)
+exscan(
+    name="binomial",
+    cost="2*q*(α + n*β + λ + n*γ)",
+    reference="Blelloch 1990; Sanders, Träff 2006",
+    uniform=uniform.TREE,
+)(_exclusive_binomial)
+exscan(
+    name="recursive_doubling",
+    cost="α + n*β + q*(α + n*β + λ + n*γ)",
+    reference="Hillis, Steele 1986",
+    uniform="Round k is one rule in rank and k; ranks without a partner at that distance leave it out.",
+)(_exclusive_doubling)
 
 
 def _doubling(rank: int, size: int, held: Ref, tmp: Scratch, lowest: int) -> list[Step]:

@@ -8,15 +8,28 @@ A cost is an expression in these names:
     α  time of one message without its bytes      o  extra time of one more message at once
     β  time of a byte on a link                   γ  time of reducing a byte of one operand
     λ  time of launching one reduction or copy
+
+It has numbers, these names, parentheses, and the operators + - * / // % **, and nothing else.
 """
 
 from __future__ import annotations
 
+import ast
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType
+from typing import Any
 
 NAMES = frozenset({"p", "n", "q", "lg", "r", "s", "α", "o", "β", "γ", "λ"})
+
+#: message sizes in bytes, and numbers of segments, for which a cost must have a value
+SIZES = (0, 8, 1 << 10, 1 << 20, 1 << 30)
+SEGMENTS = (1, 4, 32)
+
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.UAdd, ast.USub)
+_ARITHMETIC = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Name, ast.Load, *_OPERATORS)
 
 
 @dataclass(frozen=True)
@@ -44,33 +57,71 @@ class CostModel:
     source: str = ""
 
     def seconds(self, cost: str, p: int, n: int, s: int = 1) -> float:
-        """Return the predicted time of a cost expression."""
+        """Return the predicted time of a cost expression; infinite where it has no value."""
+        try:
+            value = float(self.value(cost, p, n, s))
+        except (ArithmeticError, TypeError):
+            return math.inf
+        return math.inf if math.isnan(value) else max(value, 0.0) + self.call + n * self.call_byte
+
+    def value(self, cost: str, p: int, n: int, s: int) -> Any:
+        """Return the value of a cost expression, whatever it is; raises ArithmeticError where there is none."""
         lg = p.bit_length() - 1
         values = {
-            "p": p,
-            "n": n,
-            "q": (p - 1).bit_length(),
-            "lg": lg,
-            "r": 0 if p == 1 << lg else 1,
-            "s": s,
+            "p": float(p),
+            "n": float(n),
+            "q": float((p - 1).bit_length()),
+            "lg": float(lg),
+            "r": 0.0 if p == 1 << lg else 1.0,
+            "s": float(s),
             "α": self.alpha,
             "o": self.extra,
             "β": self.beta,
             "γ": self.gamma,
             "λ": self.launch,
         }
-        return max(float(eval(_compiled(cost), {"__builtins__": {}}, values)), 0.0) + self.call + n * self.call_byte
+        return eval(_compiled(cost), {"__builtins__": {}}, values)
+
+
+def check(cost: str, ranks: Iterable[int]) -> None:
+    """Raise ValueError unless a cost is a finite time, not below 0, on any of these numbers of ranks."""
+    cases = [(p, n, s, model) for p in ranks for n in SIZES for s in SEGMENTS for model in MODELS.values()]
+    _compiled(cost)
+    for p, n, s, model in cases:
+        try:
+            value = model.value(cost, p, n, s)
+        except ArithmeticError as error:
+            raise ValueError(f"cost {cost!r} with p={p}, n={n}, s={s}: {error}") from None
+        if isinstance(value, complex) or not 0 <= value < math.inf:
+            raise ValueError(f"cost {cost!r} with p={p}, n={n}, s={s} is {value!r}, no time")
+
+
+class _Floats(ast.NodeTransformer):
+    """Makes every number a float: a power of whole numbers could take for ever."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        assert isinstance(node.value, int | float)
+        return ast.copy_location(ast.Constant(float(node.value)), node)
 
 
 @cache
 def _compiled(cost: str) -> CodeType:
-    code = compile(cost, "<cost>", "eval")
-    unknown = set(code.co_names) - NAMES
-    if unknown:
-        raise ValueError(
-            f"cost {cost!r} uses unknown names {', '.join(sorted(unknown))}; known: {', '.join(sorted(NAMES))}"
-        )
-    return code
+    try:
+        tree = ast.parse(cost.strip(), "<cost>", "eval")
+        _check_arithmetic(tree)
+        return compile(_Floats().visit(tree), "<cost>", "eval")
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+        raise ValueError(f"cost {cost!r:.200}: {error}") from None
+
+
+def _check_arithmetic(tree: ast.Expression) -> None:
+    for node in ast.walk(tree):
+        number = isinstance(node, ast.Constant) and type(node.value) in (int, float)
+        if not number and not isinstance(node, _ARITHMETIC):
+            text = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
+            raise ValueError(f"{text!r} is not arithmetic on numbers and names")
+        if isinstance(node, ast.Name) and node.id not in NAMES:
+            raise ValueError(f"uses the unknown name {node.id}; known: {', '.join(sorted(NAMES))}")
 
 
 def pipelined(cost: str) -> bool:

@@ -1,4 +1,7 @@
-"""Runs all ranks' programs on symbols: every send synchronous, every hazard an error."""
+"""Runs all ranks' programs on symbols: every send synchronous, every hazard an error.
+
+Messages are matched as MPI matches them: by tag, and among equal tags in the order of their start.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass, field
 from mpicoll.analysis.values import Values
 from mpicoll.errors import ScheduleError
 from mpicoll.schedule.ir import Reduce, Ref, block_ids
-from mpicoll.schedule.program import Key, Launch, Program, Start, Sync, Transfer, Wait, Work
+from mpicoll.schedule.program import Key, Launch, Program, Start, Sync, Wait, Work, tag_of
 
 
 @dataclass
@@ -27,11 +30,19 @@ class Rank:
     scratch_works: dict[int, tuple[int, int]] = field(default_factory=dict)
     synced: int = -1
     done: set[int] = field(default_factory=set)
+    cells: list[list[Key]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find the cells of each message, which are asked for several times."""
+        self.cells = [self.program.keys(t.ref, t.segment) for t in self.program.transfers]
 
     def fail(self, step: int, what: str) -> ScheduleError:
         """Make an error that says where."""
         return ScheduleError(f"rank {self.number}, step {step}: {what}")
 
+
+#: (sender, receiver, tag)
+Name = tuple[int, int, int]
 
 #: called after each instruction of a rank
 Observer = Callable[[Rank], None]
@@ -57,7 +68,8 @@ def run(
 class _Machine:
     def __init__(self, ranks: list[Rank], values: Values) -> None:
         self.ranks, self.values = ranks, values
-        self.posted: dict[tuple[int, int, int, int], tuple[Rank, int]] = {}
+        #: messages that one side has started and the other has not, in order
+        self.posted: dict[Name, deque[tuple[Rank, int]]] = defaultdict(deque)
         self.woken: list[Rank] = []
 
     def advance(self, rank: Rank) -> bool:
@@ -95,36 +107,46 @@ class _Machine:
                 raise rank.fail(t.step, f"ends while its message with rank {t.peer} is on its way")
 
     def _start(self, rank: Rank, transfers: tuple[int, ...]) -> None:
+        named: dict[Name, int] = {}
         for t in transfers:
-            self._check_start(rank, rank.program.transfers[t])
+            transfer = rank.program.transfers[t]
+            self._check_start(rank, t)
             self._mark_start(rank, t)
-        for t in transfers:
-            self._post(rank, t)
+            pair = (rank.number, transfer.peer) if transfer.sends else (transfer.peer, rank.number)
+            if named.setdefault((*pair, tag_of(transfer, rank.program.lanes)), t) != t:
+                raise rank.fail(transfer.step, f"starts two messages with rank {transfer.peer} at once by one tag")
+        for name, t in named.items():
+            self._post(rank, t, name)
 
     def _complete(self, rank: Rank, transfers: tuple[int, ...]) -> None:
         for t in transfers:
-            transfer = rank.program.transfers[t]
-            for key in rank.program.keys(transfer.ref, transfer.segment):
-                if transfer.sends:
+            sends = rank.program.transfers[t].sends
+            for key in rank.cells[t]:
+                if sends:
                     rank.sending[key].discard(t)
                 else:
                     rank.receiving.pop(key, None)
 
-    def _check_start(self, rank: Rank, transfer: Transfer) -> None:
+    def _check_start(self, rank: Rank, t: int) -> None:
+        transfer = rank.program.transfers[t]
         if not transfer.sends and transfer.ref.buffer == "scratch":
             self._check_lane(rank, transfer.segment, transfer.step, by_message=True)
-        for key in rank.program.keys(transfer.ref, transfer.segment):
-            name, step = f"{key[0]}[{key[2]}]", transfer.step
-            if key in rank.receiving:
-                raise rank.fail(step, f"race: {name} is still being received")
-            if rank.written_by.get(key, -1) > rank.synced:
-                raise rank.fail(step, f"race: {name} is still being computed")
-            if transfer.sends and key not in rank.memory:
-                raise rank.fail(step, f"sends {name} before it has a value")
-            if not transfer.sends:
-                self._check_write(rank, key, step)
-                if rank.read_by.get(key, -1) > rank.synced:
-                    raise rank.fail(step, f"race: {name} is still being read by a reduction")
+        for key in rank.cells[t]:
+            wrong = self._hazard(rank, key, transfer.sends)
+            if wrong:
+                raise rank.fail(transfer.step, wrong.format(f"{key[0]}[{key[2]}]"))
+
+    def _hazard(self, rank: Rank, key: Key, sends: bool) -> str:
+        """Return why a message of a cell must not start now, with {} for the cell; "" if it may."""
+        if key in rank.receiving:
+            return "race: {} is still being received"
+        if rank.written_by.get(key, -1) > rank.synced:
+            return "race: {} is still being computed"
+        if sends:
+            return "" if key in rank.memory else "sends {} before it has a value"
+        if rank.read_by.get(key, -1) > rank.synced:
+            return "race: {} is still being read by a reduction"
+        return self._protected(rank, key)
 
     def _check_lane(self, rank: Rank, segment: int, step: int, by_message: bool) -> None:
         """Scratch cells of different segments overlap in a lane: one segment has it at a time."""
@@ -139,42 +161,41 @@ class _Machine:
         if by_message and owner != segment and work > rank.synced:
             raise rank.fail(step, f"race: scratch of lane {lane} is still in use by work of another segment")
 
-    def _check_write(self, rank: Rank, key: Key, step: int) -> None:
+    def _protected(self, rank: Rank, key: Key) -> str:
+        """Return why a cell must not be written now, with {} for the cell; "" if it may."""
         if key[0] == "input":
-            raise rank.fail(step, f"writes input[{key[2]}]")
-        if rank.sending.get(key):
-            raise rank.fail(step, f"race: {key[0]}[{key[2]}] is still being sent")
+            return "writes {}"
+        return "race: {} is still being sent" if rank.sending.get(key) else ""
 
     def _mark_start(self, rank: Rank, t: int) -> None:
-        transfer = rank.program.transfers[t]
-        for key in rank.program.keys(transfer.ref, transfer.segment):
-            if transfer.sends:
+        sends = rank.program.transfers[t].sends
+        for key in rank.cells[t]:
+            if sends:
                 rank.sending[key].add(t)
             else:
                 rank.receiving[key] = t
 
-    def _post(self, rank: Rank, t: int) -> None:
-        transfer = rank.program.transfers[t]
-        if not 0 <= transfer.peer < len(self.ranks) or transfer.peer == rank.number:
-            raise rank.fail(transfer.step, f"peer {transfer.peer} is not another rank")
-        pair = (rank.number, transfer.peer) if transfer.sends else (transfer.peer, rank.number)
-        name = (*pair, transfer.segment, transfer.number)
-        other = self.posted.pop(name, None)
-        if other is None:
-            self.posted[name] = (rank, t)
-        elif other[0] is rank:
-            raise rank.fail(transfer.step, f"posts message {transfer.number} with rank {transfer.peer} twice")
-        else:
-            sender, receiver = ((rank, t), other) if transfer.sends else (other, (rank, t))
-            self._deliver(*sender, *receiver)
+    def _post(self, rank: Rank, t: int, name: Name) -> None:
+        waiting = self.posted[name]
+        if not waiting or waiting[0][0] is rank:
+            waiting.append((rank, t))
+            return
+        other = waiting.popleft()
+        sender, receiver = ((rank, t), other) if rank.program.transfers[t].sends else (other, (rank, t))
+        self._deliver(*sender, *receiver)
 
     def _deliver(self, sender: Rank, s: int, receiver: Rank, r: int) -> None:
         sent, got = sender.program.transfers[s], receiver.program.transfers[r]
+        if (sent.segment, sent.number) != (got.segment, got.number):
+            raise receiver.fail(
+                got.step,
+                f"receives message {sent.number} of segment {sent.segment} of rank {sender.number} "
+                f"as message {got.number} of segment {got.segment}, which has the same tag",
+            )
         ids, expected = block_ids(sent.ref, sender.program.schedule), block_ids(got.ref, receiver.program.schedule)
         if ids != expected:
             raise receiver.fail(got.step, f"expects blocks {list(expected)}, rank {sender.number} sends {list(ids)}")
-        sources = sender.program.keys(sent.ref, sent.segment)
-        for key, source, block in zip(receiver.program.keys(got.ref, got.segment), sources, ids, strict=True):
+        for key, source, block in zip(receiver.cells[r], sender.cells[s], ids, strict=True):
             self._store(receiver, key, sender.memory[source], block, got.step)
         for rank, t in ((sender, s), (receiver, r)):
             rank.done.add(t)
@@ -205,9 +226,9 @@ class _Machine:
         if operation.target.buffer == "scratch":
             self._check_lane(rank, work.segment, work.step, by_message=False)
         for key, value, block in zip(targets, results, ids, strict=True):
-            if key in rank.receiving:
-                raise rank.fail(work.step, f"race: {key[0]}[{key[2]}] is still being received")
-            self._check_write(rank, key, work.step)
+            wrong = "race: {} is still being received" if key in rank.receiving else self._protected(rank, key)
+            if wrong:
+                raise rank.fail(work.step, wrong.format(f"{key[0]}[{key[2]}]"))
             self._store(rank, key, value, block, work.step)
             rank.written_by[key] = number
 

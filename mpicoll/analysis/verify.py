@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mpicoll.analysis.form import check_form
+from mpicoll.analysis.form import check_form, check_kinds
 from mpicoll.analysis.machine import Rank, run
 from mpicoll.analysis.values import Values, rank_list
 from mpicoll.errors import ScheduleError
@@ -15,8 +15,9 @@ from mpicoll.schedule.pack import pack
 from mpicoll.schedule.planner import compile_program, stepwise_program
 from mpicoll.schedule.program import Key, Program
 
-#: (segments, lanes) of the planner's orders that every schedule must survive
-PIPELINES = ((1, 1), (2, 2), (3, 3), (3, 2), (3, 1))
+#: (segments, lanes) of the planner's orders that every schedule must survive: uncut, all in flight, one
+#: after the other, and three lanes of which two are used again
+PIPELINES = ((1, 1), (2, 2), (3, 1), (5, 3))
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,14 @@ class Proof:
     scratch: int
 
 
-def verify(name: str, schedules: Sequence[Schedule], *, root: int = 0, in_place: bool = True) -> Proof:
+def verify(
+    name: str,
+    schedules: Sequence[Schedule],
+    *,
+    root: int = 0,
+    in_place: bool = True,
+    pipelines: Sequence[tuple[int, int]] = PIPELINES,
+) -> Proof:
     """Prove that schedules[r] for every rank r together perform a collective.
 
     Checks, for the steps as written and for the planner's pipelined orders: every cell exists, sends and
@@ -49,27 +57,37 @@ def verify(name: str, schedules: Sequence[Schedule], *, root: int = 0, in_place:
         schedules: one for each rank.
         root: the root, where the collective has one.
         in_place: also prove it with input and output in the same memory.
+        pipelines: (segments, lanes) of the planner's orders to prove.
 
     Raises:
         ScheduleError: the first thing that is wrong, with rank, step and block.
     """
     row, size = collective(name), len(schedules)
+    for rank, schedule in enumerate(schedules):
+        check_kinds(rank, schedule, size)
     if len({s.blocks for s in schedules}) != 1:
         raise ScheduleError(f"ranks cut the vector into different numbers of blocks: {[s.blocks for s in schedules]}")
     if not row.free and schedules[0].blocks != row.blocks(size):
         raise ScheduleError(f"{row.name} has {row.blocks(size)} blocks for {size} ranks, not {schedules[0].blocks}")
-    for rank, schedule in enumerate(schedules):
-        check_form(rank, schedule, schedule.blocks, row.shared)
-    proof = _prove(row, [stepwise_program(s, row.shared) for s in schedules], root)
+    forms = [row.shared] if row.shared or not in_place else [False, True]
+    proof = _prove_steps(row, schedules, root, forms)
     packed = [pack(s, lambda ref: len(ref) == 1) for s in schedules]
-    for aliased in (False, True) if in_place else (False,):
-        for rank, schedule in enumerate(schedules):
-            check_form(rank, schedule, schedule.blocks, aliased or row.shared)
-        for segments, lanes in PIPELINES:
+    for aliased in forms:
+        for segments, lanes in pipelines:
             chosen = schedules if segments == 1 else packed
-            programs = [compile_program(s, segments, lanes, aliased or row.shared) for s in chosen]
-            _prove(row, programs, root)
+            _prove(row, [compile_program(s, segments, lanes, aliased) for s in chosen], root)
     return proof
+
+
+def _prove_steps(row: Collective, schedules: Sequence[Schedule], root: int, forms: list[bool]) -> Proof:
+    """Prove the steps as written, with input and output apart or in the same memory, as `forms` says."""
+    programs = [stepwise_program(s) for s in schedules]
+    proofs = []
+    for aliased in forms:
+        for rank, schedule in enumerate(schedules):
+            check_form(rank, schedule, schedule.blocks, aliased)
+        proofs.append(_prove(row, [replace(p, aliased=aliased) for p in programs], root))
+    return proofs[0]
 
 
 def initial_memory(

@@ -10,11 +10,14 @@ unknown, because not all ranks know it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from mpicoll.algorithms import registry
+from mpicoll.algorithms.card import Algorithm
+from mpicoll.dispatch.rules import MOST_SEGMENTS
 from mpicoll.dispatch.select import Candidate, Facts, candidates, describe_size, select
+from mpicoll.errors import UnsupportedError
 from mpicoll.schedule.collectives import collective
 from mpicoll.schedule.ir import Ref, Schedule
 from mpicoll.schedule.pack import consecutive, pack
@@ -38,6 +41,11 @@ class Key:
     setting: str = ""
     tuning: str = ""
     scratch_limit: int = 1 << 28
+
+    @property
+    def asked(self) -> Facts:
+        """All that a choice may depend on, the root included."""
+        return replace(self.facts, root=self.root)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +72,7 @@ class Plan:
 
     def candidates(self) -> list[Candidate]:
         """Return every candidate with its predicted time, or why it cannot serve."""
-        return candidates(self.key.facts)
+        return candidates(self.key.asked)
 
     def __str__(self) -> str:
         facts = self.key.facts
@@ -76,7 +84,9 @@ class Plan:
         )
         steps = len(self.schedule.steps)
         chosen = f"  {self.algorithm}, {_plural(self.segments, 'segment')}, path {self.path}, {_plural(steps, 'step')}"
-        lines = [head, chosen, f"  because of {self.reason}", "  candidates:"]
+        card = registry.get(facts.collective, self.algorithm)
+        doubtful = "" if card.verified else ", which is not verified"
+        lines = [head, chosen + doubtful, f"  because of {self.reason}", "  candidates:"]
         for one in sorted(self.candidates(), key=lambda c: (c.seconds is None, c.seconds or 0.0)):
             time = "" if one.seconds is None else f"{one.seconds * 1e6:10.1f} us predicted"
             mark = "*" if one.choice.algorithm == self.algorithm and one.choice.path in ("", self.path) else " "
@@ -93,7 +103,7 @@ def make_plan(key: Key) -> Plan:
 
 @lru_cache(maxsize=4096)
 def _planned(key: Key, revision: int) -> Plan:
-    choice, reason = select(key.facts, key.call, key.communicator, key.setting, key.tuning)
+    choice, reason = select(key.asked, key.call, key.communicator, key.setting, key.tuning)
     card = registry.get(key.facts.collective, choice.algorithm)
     schedule = card.schedule(key.rank, key.facts.size, key.root)
     mapped = choice.path == "mapped"  # which cuts by itself, and needs no scratch
@@ -101,7 +111,7 @@ def _planned(key: Key, revision: int) -> Plan:
     return Plan(key, choice.algorithm, segments, lanes, choice.path, reason, schedule)
 
 
-def bounded(card: registry.Algorithm, facts: Facts, segments: int, limit: int) -> tuple[int, int]:
+def bounded(card: Algorithm, facts: Facts, segments: int, limit: int) -> tuple[int, int]:
     """Return (segments, lanes) such that no message and no rank's scratch is too large.
 
     Equal on all ranks: computed from the largest scratch of any rank, at root 0.
@@ -111,13 +121,18 @@ def bounded(card: registry.Algorithm, facts: Facts, segments: int, limit: int) -
     if nbytes > limit // facts.size:
         needed = nbytes * scratch_share(card, facts.size, segments > 1 or nbytes > limit)
         segments = max(segments, math.ceil(needed / limit))
+        if segments > MOST_SEGMENTS:
+            raise UnsupportedError(
+                f"{facts.collective}: {card.name!r} needs {segments} segments to keep to scratch_limit={limit}, "
+                f"more than {MOST_SEGMENTS}; raise the setting scratch_limit"
+            )
         if needed:
             return segments, max(1, min(segments, LANES, int(limit * segments / needed)))
     return segments, min(segments, LANES)
 
 
 @lru_cache(maxsize=1024)
-def scratch_share(card: registry.Algorithm, size: int, segmented: bool) -> float:
+def scratch_share(card: Algorithm, size: int, segmented: bool) -> float:
     """Return the most scratch that any rank uses, as a share of the full vector.
 
     What is packed counts: with segments, every message of several blocks that are not cut freely.

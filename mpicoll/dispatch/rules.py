@@ -22,6 +22,9 @@ from mpicoll.schedule.collectives import collective
 from mpicoll.schedule.patterns import power_of_two
 from mpicoll.settings import format_bytes, parse_bytes
 
+#: most segments that a block is cut into: each costs planning time and memory on every rank
+MOST_SEGMENTS = 1 << 16
+
 PATHS = ("host", "mapped", "direct", "staged")
 
 
@@ -100,8 +103,8 @@ def parse_choice(text: str) -> Choice:
     name, segments, path = match.groups(default="")
     if path and path not in PATHS:
         raise ValueError(f"unknown path {path!r}; known: {', '.join(PATHS)}")
-    if segments and int(segments) < 1:
-        raise ValueError("the number of segments is at least 1")
+    if segments and (len(segments) > 20 or not 1 <= int(segments) <= MOST_SEGMENTS):
+        raise ValueError(f"the number of segments is at least 1 and at most {MOST_SEGMENTS}")
     return Choice(name, int(segments or 0), path)
 
 

@@ -8,9 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from mpicoll.algorithms import registry
-from mpicoll.algorithms.registry import Algorithm
+from mpicoll.algorithms.card import Algorithm
 from mpicoll.analysis.cost import MODELS, pipelined
-from mpicoll.dispatch.rules import Choice, Rule, parse_choice, parse_rules
+from mpicoll.analysis.proof import demand, doubt
+from mpicoll.dispatch.rules import MOST_SEGMENTS, Choice, Rule, parse_choice, parse_rules
 from mpicoll.errors import UnsupportedError
 from mpicoll.settings import format_bytes
 
@@ -46,6 +47,7 @@ class Facts:
         reproducible: "" or "runs" or "ranks", see `docs/sharp-bits.md`.
         unoffered: why the path mapped is not among the paths of device arrays, "" if it is.
         segment_bytes: wanted size of a segment of a block, 0 to leave it to the cost model.
+        root: the root, for which a user's algorithm is proven when it is first used.
     """
 
     collective: str
@@ -58,6 +60,7 @@ class Facts:
     segment_bytes: int = 0
     reproducible: str = ""
     unoffered: str = ""
+    root: int = 0
 
     @property
     def needs(self) -> dict[str, bool]:
@@ -97,9 +100,7 @@ def candidates(facts: Facts) -> list[Candidate]:
     """Return all algorithms on all paths with their best segments, or why they cannot serve."""
     found = []
     for card in registry.known(facts.collective):
-        why = _refusal(card, facts)
-        if not why and not card.cost:
-            why = "declares no cost"
+        why = _refusal(card, facts) if card.cost else _unable(card, facts) or "declares no cost"
         if why:
             found.append(Candidate(Choice(card.name), None, why))
             continue
@@ -122,7 +123,7 @@ def best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float]
     if path == "mapped":
         return 1, model.seconds(card.cost, facts.size, nbytes, waves(card, facts))
     if facts.segment_bytes and pipelined(card.cost):
-        segments = max(-(-block // facts.segment_bytes), 1)
+        segments = min(max(-(-block // facts.segment_bytes), 1), MOST_SEGMENTS)
         return segments, model.seconds(card.cost, facts.size, nbytes, segments)
     most = max(block // SMALLEST_SEGMENT[path], 1) if pipelined(card.cost) else 1
     times = {s: model.seconds(card.cost, facts.size, nbytes, s) for s in SEGMENTS if s <= most}
@@ -141,8 +142,14 @@ def _blocks(card: Algorithm, size: int) -> int:
     return card.vector_blocks(card.schedule(0, size), size)
 
 
-def _refusal(card: Algorithm, facts: Facts) -> str | None:
+def _unable(card: Algorithm, facts: Facts) -> str | None:
     return card.refuses(facts.size, **facts.needs)
+
+
+def _refusal(card: Algorithm, facts: Facts) -> str | None:
+    """Return why an algorithm cannot serve or must not, None if it may; proven for this, if it has to be."""
+    found = None if (why := _unable(card, facts)) else doubt(card, facts.size, facts.root)
+    return found[1] if found else why
 
 
 def _usable(choice: Choice, facts: Facts) -> bool:
@@ -151,7 +158,8 @@ def _usable(choice: Choice, facts: Facts) -> bool:
 
 
 def _forced(choice: Choice, facts: Facts) -> Choice:
-    registry.require(facts.collective, choice.algorithm, facts.size, **facts.needs)
+    card = registry.require(facts.collective, choice.algorithm, facts.size, **facts.needs)
+    demand(card, facts.size, facts.root)
     if choice.path and choice.path not in facts.paths:
         usable = ", ".join(facts.paths)
         raise UnsupportedError(

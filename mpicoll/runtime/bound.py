@@ -15,10 +15,7 @@ from mpicoll.runtime.ops import Operator
 from mpicoll.runtime.segments import Edges, finished_early
 from mpicoll.runtime.waiting import Waiter
 from mpicoll.schedule.ir import Reduce, block_ids
-from mpicoll.schedule.program import Instruction, Launch, Program, Start, Sync, Transfer, Wait
-
-#: tags of a slot; messages between two ranks beyond that reuse tags, in order
-TAGS = 4096
+from mpicoll.schedule.program import TAGS, Instruction, Launch, Program, Start, Sync, Transfer, Wait, tag_of
 
 #: seconds that the messages of a call that raised may take to arrive
 SETTLE = 1.0
@@ -178,7 +175,7 @@ class Binder:
         runs = [self._run(t, layout, bases) for t in program.transfers]
         bound.nbytes = [nbytes for _, nbytes in runs]
         each = zip(program.transfers, runs, strict=True)
-        bound.requests = [self._request(transfer, program.segments, run) for transfer, run in each]
+        bound.requests = [self._request(transfer, program.lanes, run) for transfer, run in each]
         synced_later = _synced_later(program)
         around.first(bound)
         for place, instruction in enumerate(program.instructions):
@@ -214,9 +211,9 @@ class Binder:
             raise AssertionError(f"message of {transfer.ref} is not contiguous: {runs}")
         return runs[0] if runs else (0, 0)
 
-    def _request(self, transfer: Transfer, segments: int, run: Run) -> MPI.Prequest:
+    def _request(self, transfer: Transfer, lanes: int, run: Run) -> MPI.Prequest:
         address, nbytes = run
-        tag = self.slot * TAGS + (transfer.number * segments + transfer.segment) % TAGS
+        tag = self.slot * TAGS + tag_of(transfer, lanes)
         buffer = [MPI.buffer.fromaddress(address, nbytes), nbytes, MPI.BYTE] if nbytes else [None, 0, MPI.BYTE]
         make = self.comm.Send_init if transfer.sends else self.comm.Recv_init
         return make(buffer, transfer.peer, tag)

@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 from mpicoll.errors import MismatchError, StalledError
 from mpicoll.runtime import awareness, faults, progress
-from mpicoll.runtime.bound import TAGS, Bound
+from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.exchange import Routine, exchanged, met
 from mpicoll.runtime.progress import Operation
 from mpicoll.runtime.recent import Recent
@@ -27,6 +27,7 @@ from mpicoll.runtime.refusals import Refusals
 from mpicoll.runtime.roll_call import Address
 from mpicoll.runtime.slot import Slot
 from mpicoll.runtime.waiting import Waiter, cores
+from mpicoll.schedule.program import TAGS
 from mpicoll.settings import override, settings
 
 #: settings on which ranks must agree, since a choice or a tag depends on them

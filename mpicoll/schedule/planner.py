@@ -5,15 +5,24 @@ segments share nothing but scratch.  Up to `lanes` segments are in flight: lane 
 segments l, l + lanes, ... one after the other.  Instructions are ordered so that while
 one segment's reduction runs, the messages of the others move; what an operation must
 wait for is derived from the cells that it reads and writes.
+
+The order cannot deadlock where the steps as written do not, even if every send waits for its receive.
+There, the end of a step needs that the peer of each message has begun a step of its own,
+and so has ended the step before that one: steps can be numbered so that each end needs
+only ends with lower numbers.  Here, a rank that waits at (place, lane) waits for messages of that place or
+an earlier one.  The peer that has not started such a message is itself waiting, at a place before
+the one that starts it, in whatever lane: its number is lower.  Numbers cannot fall for ever.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from mpicoll.schedule.ir import Local, Recv, Reduce, Ref, Schedule, Send, Step
+from mpicoll.schedule.ir import Local, Message, Recv, Reduce, Ref, Schedule, Send, Step
 from mpicoll.schedule.program import (
+    TAGS,
     Instruction,
     Key,
     Launch,
@@ -24,6 +33,7 @@ from mpicoll.schedule.program import (
     Wait,
     Work,
     cell_keys,
+    tag_of,
 )
 
 
@@ -33,10 +43,10 @@ def compile_program(schedule: Schedule, segments: int = 1, lanes: int = 0, alias
     Args:
         schedule: one rank's schedule.
         segments: number of slices of every block, at least 1.
-        lanes: segments in flight; 0 means all of them.
+        lanes: segments in flight; 0 means all of them, and at most TAGS are.
         aliased: input and output are the same memory.
     """
-    lanes = min(lanes or segments, segments)
+    lanes = min(lanes or segments, segments, TAGS)
     emit = _Emitter(schedule, segments, lanes, aliased)
     steps = schedule.steps
     rounds = -(-segments // lanes)
@@ -52,15 +62,26 @@ def compile_program(schedule: Schedule, segments: int = 1, lanes: int = 0, alias
 
 
 def stepwise_program(schedule: Schedule, aliased: bool = False) -> Program:
-    """Flatten a schedule as its author wrote it: each step's messages, then its local work."""
-    emit = _Emitter(schedule, 1, 1, aliased, eager=False)
-    for place, one in enumerate(schedule.steps):
-        emit.begin(place, 0)
-        emit.wait(list(range(len(emit.transfers))))
-        emit.finish(place, 0)
+    """Flatten a schedule as its author wrote it: each step's messages, then its local work.
+
+    Everything is waited for at once, so that the order is the same in place.
+    """
+    transfers: list[Transfer] = []
+    works: list[Work] = []
+    order: list[Instruction] = []
+    for index, (one, numbers) in enumerate(zip(schedule.steps, _message_numbers(schedule.steps), strict=True)):
+        first = len(transfers)
+        transfers += (_transfer(m, 0, number, index) for m, number in zip(one.messages, numbers, strict=True))
+        started = range(first, len(transfers))
+        order += map(Start, _apart(transfers, started, 1))
+        if started:
+            order.append(Wait(tuple(started)))
+        for operation in one.local:
+            order.append(Launch(len(works)))
+            works.append(Work(operation, 0, index))
         if one.local:
-            emit.sync(len(emit.works) - 1)
-    return emit.program()
+            order.append(Sync(len(works) - 1))
+    return Program(schedule, 1, 1, aliased, tuple(transfers), tuple(works), tuple(order))
 
 
 @dataclass
@@ -86,7 +107,7 @@ class _Cell:
 class _Emitter:
     """Appends instructions, each preceded by the waits that its cells demand."""
 
-    def __init__(self, schedule: Schedule, segments: int, lanes: int, aliased: bool, eager: bool = True) -> None:
+    def __init__(self, schedule: Schedule, segments: int, lanes: int, aliased: bool) -> None:
         self.schedule, self.segments, self.lanes, self.aliased = schedule, segments, lanes, aliased
         self.transfers: list[Transfer] = []
         self.works: list[Work] = []
@@ -98,7 +119,7 @@ class _Emitter:
         self.of_step: dict[tuple[int, int], list[int]] = defaultdict(list)
         self.added: set[tuple[int, int, bool]] = set()
         self.numbers = _message_numbers(schedule.steps)
-        self.early = _early_receives(schedule, aliased) if eager else [False] * len(schedule.steps)
+        self.early = _early_receives(schedule, aliased)
 
     def begin(self, place: int, lane: int) -> None:
         """Start the messages of a lane's place-th step, and the next step's receives if they are safe now."""
@@ -134,8 +155,7 @@ class _Emitter:
         for message, number in zip(self.schedule.steps[index].messages, self.numbers[index], strict=True):
             if isinstance(message, Send) == sends:
                 new.append(len(self.transfers))
-                ref = message.source if isinstance(message, Send) else message.target
-                self.transfers.append(Transfer(sends, ref, message.peer, segment, number, index))
+                self.transfers.append(_transfer(message, segment, number, index))
         self.of_step[segment, index] += new
         return new
 
@@ -200,8 +220,7 @@ class _Emitter:
                     self.cells[key].sends.append(t)
                 else:
                     self.cells[key] = _Cell(writer=t)
-        if transfers:
-            self.instructions.append(Start(tuple(transfers)))
+        self.instructions += map(Start, _apart(self.transfers, transfers, self.lanes))
 
     def _launch(self, operation: Local, segment: int, index: int) -> None:
         sources = operation.sources if isinstance(operation, Reduce) else (operation.source,)
@@ -222,6 +241,27 @@ class _Emitter:
         for key in writes:
             self.cells[key] = _Cell(writer=work, writer_is_work=True, read_by=work)
         self.instructions.append(Launch(work))
+
+
+def _transfer(message: Message, segment: int, number: int, index: int) -> Transfer:
+    ref = message.source if isinstance(message, Send) else message.target
+    return Transfer(isinstance(message, Send), ref, message.peer, segment, number, index)
+
+
+def _apart(transfers: list[Transfer], started: Iterable[int], lanes: int) -> Iterator[tuple[int, ...]]:
+    """Yield messages in runs of which none has two with equal tags between two ranks in one direction."""
+    run: list[int] = []
+    names: set[tuple[bool, int, int]] = set()
+    for t in started:
+        transfer = transfers[t]
+        name = transfer.sends, transfer.peer, tag_of(transfer, lanes)
+        if name in names:
+            yield tuple(run)
+            run, names = [], set()
+        run.append(t)
+        names.add(name)
+    if run:
+        yield tuple(run)
 
 
 def _early_receives(schedule: Schedule, aliased: bool) -> list[bool]:

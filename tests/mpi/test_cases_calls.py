@@ -16,9 +16,9 @@ from mpi.calling import REDUCING, ROOTED, UNKNOWN_COUNTS, VECTOR, Case, check, e
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
 from mpicoll.runtime import channel, progress
-from mpicoll.runtime.bound import TAGS
 from mpicoll.runtime.layout import Layout, Shape
 from mpicoll.schedule.ir import Ref, Schedule
+from mpicoll.schedule.program import TAGS
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()

@@ -6,6 +6,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.dispatch.plan import LANES
+from mpicoll.schedule.program import TAGS
 
 SIZE = MPI.COMM_WORLD.Get_size()
 MANY = 4 * LANES
@@ -35,3 +36,25 @@ def test_a_length_that_no_number_of_segments_divides(comm, name):
         y = np.full_like(x, -1)
         comm.Exscan(x, y, algorithm=f"{name}/{MANY}")
         assert (y == (x * comm.rank if comm.rank else -1)).all()
+
+
+@pytest.mark.skipif(SIZE not in (2, 3), reason="slow with more ranks")
+def test_more_segments_than_tags_give_right_results(comm):
+    """Lanes reach different messages at the same time on two ranks, whose tags must not be mixed up."""
+    segments = TAGS + 1
+    x = np.random.default_rng(1).integers(0, 1 << 40, size=(SIZE, 4 * segments))
+    y = np.zeros(4 * segments, "i8")
+    comm.Allreduce(x[comm.rank].copy(), y, algorithm=f"ring/{segments}")
+    assert (y == x.sum(axis=0)).all()
+
+
+@pytest.mark.skipif(SIZE not in (2, 3), reason="slow with more ranks")
+def test_small_segments_of_a_long_vector_give_right_results(comm):
+    """The number of segments follows from their size; unequal ones do not cut each other off."""
+    count = 4 * SIZE * (TAGS + 2)
+    x = np.random.default_rng(1).integers(0, 1 << 40, size=(SIZE, count))
+    y = np.zeros(count, "i8")
+    with mpicoll.override(segment_bytes=32):
+        comm.Allreduce(x[comm.rank].copy(), y, algorithm="ring")
+        assert comm.Get_plan("Allreduce", x[0], y, algorithm="ring").segments > TAGS
+    assert (y == x.sum(axis=0)).all()

@@ -105,7 +105,7 @@ def test_what_every_call_costs_comes_on_top():
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"cost 'p\*L' uses unknown names L; known: .*α"):
+    with pytest.raises(ValueError, match=r"cost 'p\*L': uses the unknown name L; known: .*α"):
         MODELS["host"].seconds("p*L", 4, 0)
 
 

@@ -1,0 +1,126 @@
+"""An algorithm's card: its function, what it declares, and what it needs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from mpicoll.schedule.collectives import COLLECTIVES, Collective
+from mpicoll.schedule.ir import Schedule
+from mpicoll.schedule.patterns import power_of_two as is_power_of_two
+
+#: most ranks for which an algorithm is proven when it is first used
+MOST_PROVEN = 64
+#: for sizes that are not proven
+REMEDY = "declare in uniform=... why they follow from smaller sizes"
+#: collectives whose v-variants tell a rank only the counts of its own blocks
+LOCAL_COUNTS = ("gather", "scatter", "alltoall")
+
+
+@dataclass(frozen=True, eq=False)  # a function that is registered again is another algorithm
+class Algorithm:
+    """An algorithm's card.
+
+    Attributes:
+        name: the literature's name.
+        collective: the row of the table that it performs.
+        function: (rank, size) or (rank, size, root) -> Schedule, pure.
+        cost: its time as an expression; see `mpicoll.analysis.cost`.
+        reference: where it comes from.
+        forwards: ranks pass on other ranks' blocks, so that all must know all counts;
+            such algorithms cannot serve Gatherv, Scatterv and Alltoallv.
+        power_of_two: only for numbers of ranks that are powers of two.
+        even: only for even numbers of ranks.
+        min_size: smallest number of ranks.
+        ordered: operands are combined in rank order for every root.
+        left_fold: they are combined one after the other, so that the bits depend on nothing but their order.
+        uniform: why the schedules of all sizes are right if those proven are; "" if nothing says so.
+        verified: it is proven before it serves.
+    """
+
+    name: str
+    collective: str
+    function: Callable[..., Schedule]
+    cost: str
+    reference: str
+    forwards: bool = True
+    power_of_two: bool = False
+    even: bool = False
+    min_size: int = 1
+    ordered: bool = False
+    left_fold: bool = False
+    uniform: str = ""
+    verified: bool = True
+
+    @property
+    def row(self) -> Collective:
+        """The collective's row of the table."""
+        return COLLECTIVES[self.collective]
+
+    @cached_property
+    def idea(self) -> str:
+        """The docstring: what it does and when it wins."""
+        return inspect.cleandoc(self.function.__doc__ or "")
+
+    def schedule(self, rank: int, size: int, root: int = 0) -> Schedule:
+        """Return one rank's schedule."""
+        return self.function(rank, size, root) if self.row.rooted else self.function(rank, size)
+
+    def schedules(self, size: int, root: int = 0) -> list[Schedule]:
+        """Return all ranks' schedules."""
+        return [self.schedule(rank, size, root) for rank in range(size)]
+
+    def vector_blocks(self, schedule: Schedule, size: int) -> int:
+        """Return how many of a schedule's blocks make up a message size (see dispatch.plan)."""
+        return size if self.collective == "alltoall" else schedule.blocks
+
+    @property
+    def provable(self) -> bool:
+        """Tell whether every size must be proven by itself, when it is first used."""
+        return self.verified and not self.uniform
+
+    @property
+    def proof(self) -> str:
+        """The sizes at which it is proven right, in words."""
+        if not self.verified:
+            return "not verified"
+        return "uniform" if self.uniform else "at first use"
+
+    def restrictions(self) -> list[str]:
+        """Return what it needs, in words."""
+        needs = []
+        if self.power_of_two:
+            needs.append("a power-of-two number of ranks")
+        if self.even:
+            needs.append("an even number of ranks")
+        if self.min_size > 1:
+            needs.append(f"at least {self.min_size} ranks")
+        if self.provable:
+            needs.append(f"at most {MOST_PROVEN} ranks")
+        if self.row.reducing and not self.ordered:
+            needs.append("a commutative operator")
+        if self.forwards and self.collective in LOCAL_COUNTS:
+            needs.append("counts that all ranks know")
+        return needs
+
+    def refuses(
+        self, size: int, *, commutative: bool = True, counts_known: bool = True, left_fold: bool = False
+    ) -> str | None:
+        """Return why it cannot serve, or None if it can."""
+        if self.power_of_two and not is_power_of_two(size):
+            return f"needs a power-of-two number of ranks, got {size}"
+        if self.even and size % 2 and size > 1:
+            return f"needs an even number of ranks, got {size}"
+        if size < self.min_size:
+            return f"needs at least {self.min_size} ranks, got {size}"
+        if size > MOST_PROVEN and self.provable:
+            return f"is proven for at most {MOST_PROVEN} ranks, got {size}; {REMEDY}"
+        if self.row.reducing and not commutative and not self.ordered:
+            return "needs a commutative operator"
+        if self.row.reducing and left_fold and not self.left_fold:
+            return "does not combine ranks from left to right, as reproducible='ranks' demands"
+        if self.forwards and not counts_known:
+            return "passes on other ranks' blocks, whose counts not all ranks know in this call"
+        return None

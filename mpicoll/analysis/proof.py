@@ -1,0 +1,138 @@
+"""Proofs of algorithms: when one is registered, and when a user's is first used at a size.
+
+The project's own algorithms are proven in CI, for 1 to 17, 32 and 64 ranks; each says on its card why
+its schedules for all other sizes follow (`uniform`).  A user's algorithm is proven for 1 to 17
+ranks when it is registered.  At a larger size it is proven when it is first used, in about a second at most:
+the steps as written, apart and in place, for the root in use.  The planner keeps the
+order of what touches one cell, and cannot deadlock where the steps do not (see
+`schedule.planner`), so its orders need no proof of their own there.
+
+What is affordable is counted in cells, not in seconds: all ranks must come to the same answer.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from mpicoll.algorithms import registry
+from mpicoll.algorithms.card import LOCAL_COUNTS, MOST_PROVEN, REMEDY, Algorithm
+from mpicoll.analysis import cost
+from mpicoll.analysis.form import check_counts, check_kinds
+from mpicoll.analysis.verify import PIPELINES, Proof, verify
+from mpicoll.errors import ScheduleError, UnsupportedError
+from mpicoll.schedule.ir import Reduce, Schedule, Send
+
+#: cells that the operations of all ranks name together: what is proven in about a second on one core of 2026
+MOST_CELLS = 30_000
+
+
+def check_card(card: Algorithm) -> None:
+    """Raise ValueError if a card declares something that makes no sense."""
+    name = f"{card.collective}.{card.name}"
+    if isinstance(card.min_size, bool) or not isinstance(card.min_size, int) or not 1 <= card.min_size <= MOST_PROVEN:
+        raise ValueError(f"{name}: min_size {card.min_size!r} is not a number from 1 to {MOST_PROVEN}")
+    if not isinstance(card.uniform, str):
+        raise ValueError(f"{name}: uniform {card.uniform!r} is not a sentence that says why all sizes are right")
+    if card.cost:
+        sizes = [size for size in range(2, MOST_PROVEN + 1) if not card.refuses(size)]
+        try:
+            cost.check(card.cost, sizes)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+
+
+def prove(card: Algorithm, size: int, root: int = 0, *, planned: bool = True) -> None:
+    """Prove an algorithm for one size and root, and what its card claims.
+
+    Args:
+        card: the algorithm.
+        size: number of ranks.
+        root: the root, where there is one.
+        planned: the planner's orders, too.
+
+    Raises:
+        ScheduleError: naming collective, algorithm, size and root.
+    """
+    _prove(card, _schedules(card, size, root), root, PIPELINES if planned else ())
+
+
+def _prove(card: Algorithm, schedules: list[Schedule], root: int, pipelines: tuple[tuple[int, int], ...]) -> None:
+    where = _where(card, len(schedules), root)
+    try:
+        proof = verify(card.collective, schedules, root=root, pipelines=pipelines)
+        if not card.forwards and card.collective in LOCAL_COUNTS:
+            check_counts(card.row, schedules, root)
+    except ScheduleError as error:
+        raise ScheduleError(f"{where}, {error}") from None
+    false = _false_claim(card, proof)
+    if false:
+        raise ScheduleError(f"{where}: {false}")
+
+
+def _schedules(card: Algorithm, size: int, root: int) -> list[Schedule]:
+    """Return all ranks' schedules; whatever a user's function raises or returns instead is a ScheduleError."""
+    where = _where(card, size, root)
+    try:
+        found = card.schedules(size, root)
+    except Exception as error:
+        raise ScheduleError(f"{where}: its function raises {type(error).__name__}: {error}") from error
+    for rank, schedule in enumerate(found):
+        try:
+            check_kinds(rank, schedule, size)
+        except ScheduleError as error:
+            raise ScheduleError(f"{where}, {error}") from None
+    return found
+
+
+def _where(card: Algorithm, size: int, root: int) -> str:
+    return f"{card.collective}.{card.name}, size {size}" + (f", root {root}" if card.row.rooted else "")
+
+
+def _false_claim(card: Algorithm, proof: Proof) -> str:
+    if card.ordered and not proof.ordered:
+        return "claims to be ordered, but does not combine in rank order"
+    if card.left_fold and not proof.left_fold:
+        return "claims to combine from left to right, but does not"
+    if card.collective == "allreduce" and not proof.same_bits:
+        return "ranks get the result by different expressions, so by different bits"
+    return ""
+
+
+def demand(card: Algorithm, size: int, root: int) -> None:
+    """Raise the reason for which an algorithm must not serve a size and root, if there is one."""
+    found = doubt(card, size, root)
+    if found:
+        kind, why = found
+        raise kind(why)
+
+
+@lru_cache(maxsize=4096)
+def doubt(card: Algorithm, size: int, root: int) -> tuple[type[Exception], str] | None:
+    """Return why an algorithm must not serve a size and root, as an error's type and text; None if it may.
+
+    Only a user's algorithm at a size that is new costs anything: it is proven here, once.
+    """
+    if not card.provable or size in registry.SIZES_AT_REGISTRATION:
+        return None
+    try:
+        schedules = _schedules(card, size, root)
+        cells = _cells(schedules)
+        if cells > MOST_CELLS:
+            why = f"names {cells} cells on {size} ranks, more than are proven in a second ({MOST_CELLS}); {REMEDY}"
+            return UnsupportedError, f"{card.collective}: {card.name!r} {why}"
+        _prove(card, schedules, root, ())
+    except ScheduleError as error:
+        return ScheduleError, str(error)
+    return None
+
+
+def _cells(schedules: list[Schedule]) -> int:
+    """Return how many cells the operations of all ranks name."""
+    count = 0
+    for one in (one for schedule in schedules for one in schedule.steps):
+        for message in one.messages:
+            count += len(message.source if isinstance(message, Send) else message.target)
+        for work in one.local:
+            sources = work.sources if isinstance(work, Reduce) else (work.source,)
+            count += len(work.target) + sum(map(len, sources))
+    return count
