@@ -7,60 +7,31 @@ behind which all others come.
 
 from __future__ import annotations
 
-import secrets
 import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from mpi4py import MPI
 
-from mpicoll.errors import MismatchError, StalledError
+from mpicoll.errors import StalledError
 from mpicoll.runtime import awareness, faults, progress
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.exchange import Routine, exchanged, met
 from mpicoll.runtime.progress import Operation
 from mpicoll.runtime.recent import Recent
 from mpicoll.runtime.refusals import Refusals
-from mpicoll.runtime.roll_call import Address
+from mpicoll.runtime.setup import agreed_settings, set_up
 from mpicoll.runtime.slot import Slot
-from mpicoll.runtime.waiting import Waiter, cores
+from mpicoll.runtime.waiting import Waiter
 from mpicoll.schedule.program import TAGS
 from mpicoll.settings import override, settings
-
-#: settings on which ranks must agree, since a choice or a tag depends on them
-AGREED = (
-    "algorithms",
-    "tuning",
-    "segment_bytes",
-    "scratch_limit",
-    "cuda_aware",
-    "path",
-    "mapped_bytes",
-    "mapped_shared",
-    "reproducible",
-    "errors",
-    "debug",
-    "timeout",
-)
 
 #: slots that calls which do not block take: so many are on their way at a time, the next ones wait for a slot
 NONBLOCKING = 6
 #: channels that are not freed yet
 live: weakref.WeakSet[Channel] = weakref.WeakSet()
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a rank tells the others once: its settings and rules, its MPI's awareness, its host, where it is asked."""
-
-    settings: dict[str, Any]
-    awareness: awareness.Awareness
-    host: str
-    id: str
-    address: Address | None
 
 
 class Channel:
@@ -100,31 +71,10 @@ class Channel:
         self.most_slots = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) // TAGS
         self.limit = settings.timeout
         self.watch = faults.Watch(self, plain) if self.limit > 0 else None
-        mine = {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
         live.add(self)
         self.comm, request = plain.Idup()
-        self.setting_up = Operation(self, lambda _: self._set_up(request, mine), name="first call on a communicator")
-
-    def _set_up(self, duplicated: MPI.Request, mine: dict[str, Any]) -> Routine[None]:
-        """Exchange what ranks must know of each other."""
-        yield duplicated.Test
-        host, watch = MPI.Get_processor_name(), self.watch
-        name = secrets.token_hex(8)
-        own = Facts(mine, awareness.decide(), host, name, watch.address if watch else None)
-        facts: list[Facts] = yield from exchanged(self.comm, own)
-        try:
-            _compare([one.settings for one in facts])
-        except MismatchError as error:
-            self.refused = error
-            raise
-        if watch:
-            watch.agree(facts[0].id, [one.address for one in facts])
-        self.refusals = Refusals(self.comm, (self.most_slots - 1) * TAGS)
-        self.awareness = awareness.agree([one.awareness for one in facts])
-        here = [one.host for one in facts].count(host)
-        yielding = settings.yield_wait
-        self.waiter = Waiter(here > cores() if yielding is None else yielding)
-        self.ready = True
+        mine = agreed_settings(rules)
+        self.setting_up = Operation(self, lambda _: set_up(self, request, mine), name="first call on a communicator")
 
     def paths(self, compiled: bool = True) -> tuple[str, ...]:
         """Return how device arrays may travel on this communicator, best first.
@@ -292,12 +242,3 @@ def refuse_after_finalize() -> None:
     """Raise RuntimeError if MPI has ended: asking it anything would end the process."""
     if MPI.Is_finalized():
         raise RuntimeError("MPI was finalized: no call can be made any more")
-
-
-def _compare(all_settings: list[dict[str, Any]]) -> None:
-    """Raise on every rank if settings differ."""
-    first = all_settings[0]
-    for rank, other in enumerate(all_settings):
-        for name, value in other.items():
-            if value != first[name]:
-                raise MismatchError(f"setting {name!r} is {first[name]!r} on rank 0, {value!r} on rank {rank}")
