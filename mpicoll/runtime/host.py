@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpicoll.runtime.layout import Run
-from mpicoll.runtime.ops import Operator, is_half
+from mpicoll.runtime.ops import Operator, is_half, whole
 
 Call = Callable[[], object]
 
@@ -23,6 +23,15 @@ def view(run: Run, dtype: np.dtype) -> np.ndarray:
     memory: Any = (ctypes.c_char * nbytes).from_address(address)
     array: np.ndarray = np.frombuffer(memory, dtype)
     return array
+
+
+def elementwise(into: np.ndarray) -> np.ndarray:
+    """Return a target in the shape in which NumPy combines into it element by element.
+
+    NumPy takes a lone element that is also its first operand for a sum of its own, and adds the
+    other way round.  Of two NaN the other one's payload would then stay, on some ranks only.
+    """
+    return into.reshape(1, 1) if into.size == 1 else into
 
 
 class Host:
@@ -43,7 +52,8 @@ class Host:
         a, b = operands
         if dtype.kind in "biu":
             return lambda: ufunc(a, b, out=into, casting="unsafe")
-        return lambda: _combine(ufunc, into, a, b)
+        result = elementwise(into)
+        return lambda: _combine(ufunc, result, a, b)
 
     def copy(self, target: Run, source: Run) -> Call:
         """Return a call that copies bytes."""
@@ -82,7 +92,10 @@ def apply(function: Any, into: Any, operands: list[Any]) -> None:
     total = operands[0]
     for operand in operands[1:]:
         total = function(total, operand)
-    into[...] = total.reshape(into.shape)
+    total = total.reshape(into.shape)
+    if into.dtype.names:  # an assignment of records leaves out what is between their fields
+        into, total = whole(into), whole(total.astype(into.dtype, copy=False))
+    into[...] = total
 
 
 @np.errstate(all="ignore")

@@ -238,7 +238,7 @@ class Call:
         if found:
             if any(spec.raw for spec in self.specs.values()):
                 raise TypeError(f"{self.method}: op {found.name} is not defined for MPI.BYTE")
-            found.check(self.method, dtype)
+            found.check(self.method, dtype, (count,) if count is not None else (*in_blocks[0], *out_blocks[0]))
         flats = [source] if source is target else [source, target]
         return Operands(
             self.row,
