@@ -198,7 +198,7 @@ def _name_of(op: object) -> str:
     return repr(op)
 
 
-def operator(collective: str, op: MPI.Op | Average | Op) -> Operator:
+def operator_of(collective: str, op: MPI.Op | Average | Op) -> Operator:
     """Return the operator for mpi4py's op, mpicoll.AVG or an mpicoll.Op; raises UnsupportedError for others."""
     if isinstance(op, Average):
         return _AVERAGE
