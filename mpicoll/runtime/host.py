@@ -25,22 +25,15 @@ def view(run: Run, dtype: np.dtype) -> np.ndarray:
     return array
 
 
-def elementwise(into: np.ndarray) -> np.ndarray:
-    """Return a target in the shape in which NumPy combines into it element by element.
-
-    NumPy takes a lone element that is also its first operand for a sum of its own, and adds the
-    other way round.  Of two NaN the other one's payload would then stay, on some ranks only.
-    """
-    return into.reshape(1, 1) if into.size == 1 else into
-
-
 class Host:
     """Binds local work on host memory; work is done when its call returns."""
 
     def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Call:
         """Return a call that combines the sources, left to right, into the target."""
-        into, operands = view(target, dtype), [view(s, dtype) for s in sources]
         function = complex_product if op.name == "PROD" and dtype.kind == "c" else op.function
+        if op.ufunc is np.add and dtype.kind == "c":
+            dtype = np.dtype(f"f{dtype.itemsize // 2}")  # the sum of the parts: two numbers at least
+        into, operands = view(target, dtype), [view(s, dtype) for s in sources]
         if function is not None:
             return lambda: apply(function, into, operands)
         ufunc = op.ufunc
@@ -52,8 +45,9 @@ class Host:
         a, b = operands
         if dtype.kind in "biu":
             return lambda: ufunc(a, b, out=into, casting="unsafe")
-        result = elementwise(into)
-        return lambda: _combine(ufunc, result, a, b)
+        if into.size == 1 and target == sources[0]:
+            return lambda: _combine_one(ufunc, into, a, b)
+        return lambda: _combine(ufunc, into, a, b)
 
     def copy(self, target: Run, source: Run) -> Call:
         """Return a call that copies bytes."""
@@ -102,6 +96,16 @@ def apply(function: Any, into: Any, operands: list[Any]) -> None:
 def _combine(ufunc: np.ufunc, into: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
     """Combine two arrays; an overflow is no reason to stop, since other ranks would wait."""
     ufunc(a, b, out=into, casting="unsafe")
+
+
+@np.errstate(all="ignore")
+def _combine_one(ufunc: np.ufunc, into: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """Combine one element with another, into itself.
+
+    NumPy would take this for the sum of an array and add the other way round.  Of two NaN the other
+    one's payload would then stay, on the ranks where the result is put into the first operand.
+    """
+    into[0] = ufunc(a, b)[0]
 
 
 @np.errstate(all="ignore")
