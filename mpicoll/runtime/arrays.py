@@ -62,7 +62,7 @@ def as_array(collective: str, name: str, value: Any) -> Array:
         return np.asarray(value)  # of a masked array all elements
     if is_cupy(value):
         plain = sys.modules["cupy"].ndarray
-        return value if type(value) is plain else value.view(array_class=plain)
+        return value if type(value) is plain else plain(value.shape, value.dtype, value.data, value.strides)
     if isinstance(value, np.generic):
         return np.asarray(value)
     if type(value).__module__.partition(".")[0] == "torch":

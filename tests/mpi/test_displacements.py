@@ -55,7 +55,6 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_one_block_starts_at_its_displacement(world, name):
-    """DISPL-ONE."""
     method, sends, receives, arguments, rest = CALLS[name]
     found = []
     for comm in (MPI.COMM_WORLD, world):
@@ -100,7 +99,7 @@ def test_a_block_that_is_not_all_in_its_array_is_refused(world, arguments, text)
 @pytest.mark.parametrize("method", ["Allgatherv", "Gatherv", "Alltoallv"])
 @pytest.mark.parametrize("where", ["list", "number"])
 def test_receive_blocks_that_overlap_are_refused(world, method, where):
-    """RECV-OVERLAP: whatever the algorithm, for each would give another result."""
+    """Whatever the algorithm, for each would give another result."""
     displs = 2 if where == "number" else [2 * (P - 1 - q) for q in range(P)]
     x = [np.zeros(3 * P), [3] * P] if method == "Alltoallv" else np.zeros(3)
     blocks = "0 and 1" if where == "number" else f"{P - 1} and {P - 2}"
@@ -110,7 +109,7 @@ def test_receive_blocks_that_overlap_are_refused(world, method, where):
 
 
 def test_blocks_of_no_elements_may_lie_anywhere_and_neighbours_may_touch(world):
-    """RECV-OVERLAP: only ranks 0 and the last send, side by side; the others' blocks are inside theirs."""
+    """Only ranks 0 and the last send, side by side; the others' blocks are inside theirs."""
     counts = [2 if q in (0, P - 1) else 0 for q in range(P)]
     displs = [0 if q == 0 else 2 if q == P - 1 else 1 for q in range(P)]
     y = np.full(4, -1.0)
@@ -131,7 +130,6 @@ def test_send_blocks_may_overlap(world):
 @pytest.mark.parametrize("root", ["0", None, 0.5, 0.0, np.float64(0), np.True_, [0]])
 @pytest.mark.parametrize("method", ["Bcast", "Reduce", "Gather", "Scatter", "Gatherv", "Scatterv"])
 def test_a_root_that_is_no_integer_is_refused(world, method, root):
-    """ROOT-TYPE."""
     buffers = {"Bcast": (np.zeros(1),), "Reduce": (np.zeros(1), np.zeros(1), MPI.SUM)}
     arguments = buffers.get(method, (np.zeros(P), np.zeros(P)))
     with pytest.raises(TypeError) as caught:
@@ -150,7 +148,7 @@ def test_a_root_is_any_integer(world, root):
     ("counts", "kind"), [([True] * P, "bool"), (["1"] * P, "<U1"), ([1.0] * P, "float64"), ([None] * P, "object")]
 )
 def test_counts_that_are_no_integers_are_refused(world, counts, kind):
-    """COUNTS-TYPE: a mask is no list of counts."""
+    """A mask is no list of counts."""
     text = f"^allgatherv: counts and displacements of recvbuf are {kind}, not integers$"
     with pytest.raises(TypeError, match=text):
         world.Allgatherv(np.zeros(1), [np.zeros(P), counts])

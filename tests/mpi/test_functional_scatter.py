@@ -31,7 +31,7 @@ def refused(text, *arguments, **named):
     ids=["a part", "the whole", "empty", "scalar", "another"],
 )
 def test_off_the_root_any_shape_shows_the_kind(elsewhere):
-    """SCATTER-SHAPE: a part's shape there, as other libraries have it, gives no other result."""
+    """A part's shape there, as other libraries have it, gives no other result."""
     for root in {0, LAST}:
         assert mpicoll.scatter(at_root(WHOLE, elsewhere, root), root).tolist() == PART
 
@@ -55,7 +55,6 @@ def test_one_rank_alone_may_have_an_out():
 
 @pytest.mark.mpi(min_size=2)
 def test_what_does_not_fit_on_one_rank_is_an_error_on_all():
-    """SCATTER-SHAPE."""
     odd = RANK == 0  # the root is the last rank
     refused(
         "x is float32 on the host on rank 0, the root's array is float64 on the host",

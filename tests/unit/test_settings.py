@@ -125,7 +125,7 @@ NOT_ALLOWED = {
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in NOT_ALLOWED.items() for value in values])
 def test_a_value_that_is_not_allowed_is_an_error_with_name_value_and_what_is(name, value):
-    """SETTING-VALUES: one rule for assignments and overrides; nothing is changed."""
+    """One rule for assignments and overrides; nothing is changed."""
     settings, allowed = Settings({}), TABLE[name].kind.allowed.replace("`", "")
     for change in (lambda: setattr(settings, name, value), settings.override(**{name: value}).__enter__):
         with pytest.raises(ValueError, match=f"^setting {name}: ") as caught:
