@@ -27,6 +27,8 @@ def where(stream: Any) -> tuple[Any, ...]:
         device = runtime.getDevice()
         address = address_of(stream or cupy.cuda.get_current_stream())
         return device, address, is_captured(address)
+    except AttributeError:  # no stream: that is refused when the call is read
+        return (stream,)
     except runtime.CUDARuntimeError:  # CuPy on a machine without a driver
         _no_device = cupy
         return (stream,)
