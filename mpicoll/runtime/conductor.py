@@ -39,7 +39,8 @@ def blocking(channel: Channel, hot: HotCalls, asked_for: Asked) -> None:
     if known is not None:
         channel.calls += 1
         progress.run(known, channel)
-        hot.note(channel, method, arguments, algorithm, stream, known)
+        if not any(place[2:]):  # what is captured does not wait for its end, as a time limit demands
+            hot.note(channel, method, arguments, algorithm, stream, known)
         return
     call = Call(channel, "blocking", method, arguments, algorithm, stream, rules)
     found, bound = _run(call)
@@ -145,10 +146,11 @@ def persistent(call: Call) -> Prepared:
 def plan(call: Call) -> Plan:
     """Return what a call would do; collective if it is the first one, or the first with device arrays."""
     operands = call.read()
+    captured = call.captured(operands)
     if operands.device >= 0:
         call.channel.connect(operands.device)
     found = at_home(operands, call.channel)
-    return execute.plan_for(found, call.channel, call.algorithm, call.rules, captured=call.captured(operands))
+    return execute.plan_for(found, call.channel, call.algorithm, call.rules, captured=captured)
 
 
 def tell(channel: Channel, word: Word, trouble: Exception | None) -> list[Word]:

@@ -16,7 +16,7 @@ from mpicoll.runtime.calls import read_call
 from mpicoll.runtime.channel import Channel
 from mpicoll.runtime.exchange import Routine, exchanged
 from mpicoll.runtime.operands import Operands, check_options
-from mpicoll.runtime.streams import is_captured, on
+from mpicoll.runtime.streams import CAPTURED, given, is_captured, on
 from mpicoll.settings import settings
 
 #: powers of two by which the scratch limit shrinks from one try to the next, where a rank is short of memory
@@ -59,22 +59,30 @@ class Call:
 
     def read(self) -> Operands:
         """Return what the arguments mean; every check that needs no other rank."""
-        operands = read_call(self.method, self.channel.rank, self.channel.size, self.arguments, self.named or {})
+        with given(self.stream):
+            operands = read_call(self.method, self.channel.rank, self.channel.size, self.arguments, self.named or {})
         check_options(operands, self.algorithm, self.stream)
         return operands
 
     def captured(self, operands: Operands) -> bool:
-        """Tell whether the call is captured into a CUDA graph; refuse what needs a first call outside of it."""
+        """Tell whether the call is captured into a CUDA graph; refuse what cannot be."""
         if operands.device < 0:
             return False
         with on(operands.device, self.stream) as address:
-            captured = is_captured(address)
-        if captured and not (self.channel.ready and not self.channel.is_unconnected()):
-            raise UnsupportedError(
-                f"{operands.method}: the stream is being captured into a CUDA graph, "
-                "and this is the communicator's first call with device arrays: make one before the capture"
-            )
-        return captured
+            return self.captured_on(address)
+
+    def captured_on(self, address: int) -> bool:
+        """Tell whether the call is captured on a stream; refuse what cannot be."""
+        if not is_captured(address):
+            return False
+        why = ""
+        if self.form in ("nonblocking", "persistent"):
+            why = "the host waits for the end of a call that does not block: make a blocking one"
+        elif not self.channel.ready or self.channel.is_unconnected():
+            why = "this is the communicator's first call with device arrays: make one before the capture"
+        if why:
+            raise UnsupportedError(f"{self.method.lower()}: {CAPTURED}, and {why}")
+        return True
 
 
 def read(call: Call) -> tuple[Operands | None, Exception | None]:

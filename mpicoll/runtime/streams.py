@@ -6,6 +6,13 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from mpicoll.errors import UnsupportedError
+
+#: how the refusal of a call that cannot be captured begins
+CAPTURED = "the stream is being captured into a CUDA graph"
+#: cudaErrorStreamCaptureImplicit
+_IMPLICIT = 906
+
 #: CuPy, if it was imported and has no device
 _no_device: object = None
 
@@ -17,7 +24,10 @@ def address_of(stream: Any) -> int:
 
 
 def where(stream: Any) -> tuple[Any, ...]:
-    """Return a call's device, stream's address, and whether that is being captured; (stream,) without CuPy."""
+    """Return a call's device, stream's address, and whether that is being captured; (stream,) without CuPy.
+
+    The last is None where nothing can be enqueued on the stream: calls on host arrays go on.
+    """
     global _no_device
     cupy = sys.modules.get("cupy")
     if cupy is None or cupy is _no_device:
@@ -25,18 +35,53 @@ def where(stream: Any) -> tuple[Any, ...]:
     runtime = cupy.cuda.runtime
     try:
         device = runtime.getDevice()
-        address = address_of(stream or cupy.cuda.get_current_stream())
-        return device, address, is_captured(address)
-    except AttributeError:  # no stream: that is refused when the call is read
-        return (stream,)
     except runtime.CUDARuntimeError:  # CuPy on a machine without a driver
         _no_device = cupy
         return (stream,)
+    try:
+        address = address_of(stream or cupy.cuda.get_current_stream())
+    except AttributeError:  # no stream: that is refused when the call is read
+        return (stream,)
+    try:
+        return device, address, is_captured(address)
+    except (UnsupportedError, runtime.CUDARuntimeError):
+        return device, address, None
 
 
 def is_captured(address: int) -> bool:
-    """Tell whether what is enqueued on a stream is being captured into a CUDA graph instead."""
-    return bool(sys.modules["cupy"].cuda.runtime.streamIsCapturing(address))
+    """Tell whether what is enqueued on a stream is being captured into a CUDA graph instead.
+
+    Raises:
+        UnsupportedError: nothing can be enqueued on it, because of a capture.
+    """
+    try:
+        return bool(sys.modules["cupy"].cuda.runtime.streamIsCapturing(address))
+    except RuntimeError as error:
+        status = getattr(error, "status", None)
+        if status == _IMPLICIT:
+            raise UnsupportedError(
+                "the default stream cannot be used while a stream that waits for it is being captured into a CUDA "
+                "graph: make that stream current, pass stream=, or make it with non_blocking=True"
+            ) from None
+        if status is None:  # CuPy's own word
+            raise UnsupportedError(str(error)) from None
+        raise
+
+
+def is_open(address: int) -> bool:
+    """Tell whether what is enqueued on a stream will be done, and not captured."""
+    try:
+        return not is_captured(address)
+    except UnsupportedError:
+        return False
+
+
+def given(stream: Any) -> AbstractContextManager[object]:
+    """Make a call's stream current while arrays are read: who exports one orders it with the current stream."""
+    cupy = sys.modules.get("cupy")
+    if cupy is None or not (hasattr(stream, "ptr") or hasattr(stream, "cuda_stream")):
+        return nullcontext()
+    return on(cupy.cuda.runtime.getDevice(), stream)
 
 
 def on(device: int, stream: Any) -> AbstractContextManager[int]:
