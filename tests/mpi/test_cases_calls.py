@@ -241,7 +241,7 @@ def test_a_threshold_is_exact(own):
             own.Bcast(x)
     with (
         mpicoll.override(algorithms="bcast:100:linear:64"),
-        pytest.raises(ValueError, match=r"^rule 'bcast:100:linear:64'"),
+        pytest.raises(ValueError, match=r"^the setting `algorithms`: rule 'bcast:100:linear:64'"),
     ):
         own.Bcast(x)
 
