@@ -117,7 +117,7 @@ def _other_reader(kind: type) -> Callable[[Any], Any]:
         return lambda items: (kind, items.dtype, items.shape, tuple(items.ravel().tolist()))
     if kind is MPI.Datatype:
         return _datatype
-    return _in_place if isinstance(MPI.IN_PLACE, kind) else _unreadable
+    return _in_place if kind is type(MPI.IN_PLACE) else _unreadable
 
 
 def _unreadable(item: Any) -> Any:
