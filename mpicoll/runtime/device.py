@@ -15,7 +15,7 @@ from mpicoll.runtime.host import Call, apply
 from mpicoll.runtime.launch import launcher
 from mpicoll.runtime.layout import Run
 from mpicoll.runtime.ops import Operator
-from mpicoll.runtime.streams import address_of, is_open
+from mpicoll.runtime.streams import Pointer, address_of, is_open
 
 _runtime = cupy.cuda.runtime
 #: cudaMemcpyDefault: the driver sees from the addresses which way to copy
@@ -142,17 +142,6 @@ class Fence:
         """Mark the end of a call."""
         _runtime.eventRecord(self.event.ptr, stream)
         self.stream = stream
-
-
-class Pointer:
-    """A stream's address as other libraries hand it over."""
-
-    def __init__(self, pointer: int, keep: object = None) -> None:
-        """Hold the address, and what must live as long."""
-        self.ptr, self.keep = pointer, keep
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.ptr
 
 
 def _external(pointer: int, keep: object) -> Any:

@@ -13,7 +13,7 @@ from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.progress import Operation
 from mpicoll.runtime.recent import Decision
 from mpicoll.runtime.slot import Slot
-from mpicoll.runtime.streams import on
+from mpicoll.runtime.streams import Pointer, on
 
 
 class Flight:
@@ -87,15 +87,14 @@ class Flight:
             return
         if not operands.moved:  # else the host waits for the copies, and what is behind them is on another device
             self._unpack_aside(operands)
-        self.handover.finish()
+        if bound.requests or operands.after:  # the end of a kernel was awaited
+            self.handover.finish()
         if operands.moved:
             with on(self.handover.device, self.handover):
                 execute.unpack(operands)
 
     def _unpack_aside(self, operands: Operands) -> None:
         """Unpack behind the program, on its own stream: the caller's may be captured by now."""
-        from mpicoll.runtime.device import Pointer
-
         assert self.handover is not None
         if operands.after:
             with on(self.handover.device, Pointer(self.handover.side)):

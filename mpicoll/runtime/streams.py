@@ -17,10 +17,26 @@ _IMPLICIT = 906
 _no_device: object = None
 
 
+class Pointer:
+    """A stream's address as other libraries hand it over."""
+
+    def __init__(self, pointer: int, keep: object = None) -> None:
+        """Hold the address, and what must live as long."""
+        self.ptr, self.keep = pointer, keep
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.ptr
+
+
 def address_of(stream: Any) -> int:
     """Return a CUDA stream's address: CuPy's, or any object that has it in `ptr` or `cuda_stream`."""
     pointer = getattr(stream, "ptr", None)
     return int(stream.cuda_stream if pointer is None else pointer)
+
+
+def address_on(device: int, stream: Any) -> int:
+    """Return the address of a call's stream: as a caller gave it, or CuPy's current one of a device."""
+    return address_of(sys.modules["cupy"].cuda.get_current_stream(device) if stream is None else stream)
 
 
 def where(stream: Any) -> tuple[Any, ...]:

@@ -141,7 +141,7 @@ class MadeUp:
             Event=lambda **_: Event(made_up),
             Stream=Stream,
             Device=Device,
-            get_current_stream=lambda: Stream(made_up.streams.current),
+            get_current_stream=lambda device=0: Stream(made_up.streams.current),
             alloc_pinned_memory=Memory,
             Memory=Memory,
         )

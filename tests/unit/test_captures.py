@@ -42,7 +42,7 @@ class Machine:
             runtime=runtime,
             driver=SimpleNamespace(launchKernel=None),
             Event=lambda **_: SimpleNamespace(ptr=1),
-            get_current_stream=lambda: SimpleNamespace(ptr=DEFAULT),
+            get_current_stream=lambda device=0: SimpleNamespace(ptr=DEFAULT),
         )
 
     def is_capturing(self, stream):
