@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
-import threading
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpi4py import MPI
@@ -143,16 +144,12 @@ def explained(error: BaseException, name: str, rank: int, pending: str) -> BaseE
 
 
 def finalize_within(seconds: float, why: str) -> None:
-    """End MPI; where that takes too long, because a rank never comes, end the process instead."""
-    ended = threading.Event()
+    """End MPI; where that takes too long, because a rank never comes, end the process instead.
 
-    def give_up() -> None:
-        if not ended.wait(seconds):
-            os.write(2, f"mpicoll: MPI does not end within {seconds:g} s after: {why}; this process leaves\n".encode())
-            os._exit(1)
-
-    threading.Thread(target=give_up, name="mpicoll-end", daemon=True).start()
-    try:
+    MPI's end keeps the interpreter's lock, so that only a timer which needs no Python can end the process.
+    """
+    os.write(2, f"mpicoll: this process leaves if MPI does not end within {seconds:g} s after: {why}\n".encode())
+    with Path(os.devnull).open("w") as nowhere:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
         MPI.Finalize()
-    finally:
-        ended.set()
+        faulthandler.cancel_dump_traceback_later()
