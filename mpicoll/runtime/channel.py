@@ -30,6 +30,8 @@ from mpicoll.settings import override, settings
 
 #: slots that calls which do not block take: so many are on their way at a time, the next ones wait for a slot
 NONBLOCKING = 6
+#: said in a forked child
+FORKED = "this process was forked after mpicoll was used; MPI does not survive that: spawn instead"
 #: channels that are not freed yet
 live: weakref.WeakSet[Channel] = weakref.WeakSet()
 
@@ -125,9 +127,7 @@ class Channel:
         """Refuse a communicator that was freed, or on which a call has stalled or raised, and any after MPI's end."""
         refuse_after_finalize()
         if self.forked:
-            raise RuntimeError(
-                "this process was forked after mpicoll was used; MPI does not survive that: spawn instead"
-            )
+            raise RuntimeError(FORKED)
         if self.refused is not None:
             raise self.refused
         if self.freed:
