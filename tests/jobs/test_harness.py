@@ -1,65 +1,39 @@
 """What the harness does when a test fails or hangs: each test here runs a job of its own."""
 
-import os
 import shutil
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
+from jobs.runner import TOGETHER, Job
+
 TESTS = Path(__file__).parents[1]
-MPIRUN = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
-# A job that nothing ends fails its test; within the time that a test here has, 120 s.
-LIMIT = 100
-ENVIRONMENT = {
-    "NO_COLOR": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-}
-
-pytestmark = pytest.mark.slow
-needs_mpirun = pytest.mark.skipif(MPIRUN is None, reason="no mpirun on the PATH")
 
 
-class Job:
-    """A pytest run of one file with the harness: its exit code and what it printed."""
+@pytest.fixture
+def session(tmp_path):
+    """Run pytest on one file with the harness: on some ranks, or on 0 without MPI."""
 
-    def __init__(self, folder, body, ranks=0, timeout=60):
-        shutil.copy(TESTS / "conftest.py", folder)
-        (folder / "test_it.py").write_text(textwrap.dedent(body))
-        options = ["-c", TESTS.parent / "setup.cfg", "--rootdir", folder, "-p", "no:cacheprovider"]
-        command = [sys.executable, "-m", "pytest", *options, folder]
-        if ranks:
-            command[1:1] = ["-m", "mpi4py"]
-            command = [MPIRUN, "-n", str(ranks), *command, "--with-mpi"]
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=os.environ | ENVIRONMENT | {"MPICOLL_TEST_TIMEOUT": str(timeout)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=LIMIT,
-            text=True,
-            check=False,
-        )
-        self.code, self.output = done.returncode, done.stdout
+    def run(body, ranks=0, timeout=60):
+        shutil.copy(TESTS / "conftest.py", tmp_path)
+        (tmp_path / "test_it.py").write_text(textwrap.dedent(body))
+        options = ["-c", TESTS.parent / "setup.cfg", "--rootdir", tmp_path, "-p", "no:cacheprovider"]
+        with_mpi = [*TOGETHER, "-m", "pytest", "--with-mpi"] if ranks else ["-m", "pytest"]
+        return Job(tmp_path, [*with_mpi, *options, tmp_path], ranks, MPICOLL_TEST_TIMEOUT=str(timeout)).end()
+
+    return run
 
 
-@needs_mpirun
-def test_ranks_that_pass_speak_with_one_voice(tmp_path):
-    job = Job(tmp_path, "def test_passes(): print('quiet')", ranks=3)
-    assert job.code == 0, job.output
-    assert job.output.count("1 passed") == 1
-    assert job.output.count("rank 0 of 3") == 1
-    assert "rank 1" not in job.output
-    assert "quiet" not in job.output
+def test_ranks_that_pass_speak_with_one_voice(session):
+    ended = session("def test_passes(): print('quiet')", ranks=3)
+    assert ended.code == 0, ended.output
+    assert ended.output.count("1 passed") == 1
+    assert ended.output.count("rank 0 of 3") == 1
+    assert "rank 1" not in ended.output
+    assert "quiet" not in ended.output
 
 
-@needs_mpirun
 @pytest.mark.parametrize("rank", [0, 2])
 def test_one_failure_ends_the_job(tmp_path, rank):
     """HANG-EXC."""
@@ -72,17 +46,16 @@ def test_one_failure_ends_the_job(tmp_path, rank):
                 assert [1, 2] == [1, 3]
             MPI.COMM_WORLD.Barrier()
     """
-    job = Job(tmp_path, body, ranks=3)
-    assert job.code != 0, job.output
-    assert "TIMEOUT" not in job.output
-    assert f"rank {rank} of 3: FAILED test_it.py::test_fails_somewhere (call)" in job.output
-    assert "At index 1 diff: 2 != 3" in job.output
-    assert "printed before" in job.output
-    assert job.output.count("FAILED") == 1
+    ended = session(body, ranks=3)
+    assert ended.code != 0, ended.output
+    assert "TIMEOUT" not in ended.output
+    assert f"rank {rank} of 3: FAILED test_it.py::test_fails_somewhere (call)" in ended.output
+    assert "At index 1 diff: 2 != 3" in ended.output
+    assert "printed before" in ended.output
+    assert ended.output.count("FAILED") == 1
 
 
-@needs_mpirun
-def test_a_file_that_one_rank_cannot_import_ends_the_job(tmp_path):
+def test_a_file_that_one_rank_cannot_import_ends_the_job(session):
     body = """
         from mpi4py import MPI
 
@@ -92,15 +65,14 @@ def test_a_file_that_one_rank_cannot_import_ends_the_job(tmp_path):
         def test_waits():
             MPI.COMM_WORLD.Barrier()
     """
-    job = Job(tmp_path, body, ranks=2)
-    assert job.code != 0, job.output
-    assert "TIMEOUT" not in job.output
-    assert "rank 1 of 2: ERROR collecting test_it.py" in job.output
-    assert "no_such_module" in job.output
+    ended = session(body, ranks=2)
+    assert ended.code != 0, ended.output
+    assert "TIMEOUT" not in ended.output
+    assert "rank 1 of 2: ERROR collecting test_it.py" in ended.output
+    assert "no_such_module" in ended.output
 
 
-@needs_mpirun
-def test_a_rank_that_hangs_ends_the_job(tmp_path):
+def test_a_rank_that_hangs_ends_the_job(session):
     body = """
         import time
         from mpi4py import MPI
@@ -111,34 +83,41 @@ def test_a_rank_that_hangs_ends_the_job(tmp_path):
                     time.sleep(1)  # for ever
             MPI.COMM_WORLD.Barrier()  # for the one that sleeps
     """
-    job = Job(tmp_path, body, ranks=3, timeout=2)
-    assert job.code != 0, job.output
+    ended = session(body, ranks=3, timeout=2)
+    assert ended.code != 0, ended.output
     for rank in range(3):
-        assert f"rank {rank} of 3: TIMEOUT, test_it.py::test_hangs did not end in 2 s" in job.output
-    assert job.output.count("time.sleep(1)  # for ever") == 1
-    assert job.output.count("MPI.COMM_WORLD.Barrier()  # for the one that sleeps") == 2
-    assert "pluggy/" not in job.output
+        assert f"rank {rank} of 3: TIMEOUT, test_it.py::test_hangs did not end in 2 s" in ended.output
+    assert ended.output.count("time.sleep(1)  # for ever") == 1
+    assert ended.output.count("MPI.COMM_WORLD.Barrier()  # for the one that sleeps") == 2
+    assert "pluggy/" not in ended.output
 
 
-def test_a_hang_ends_a_unit_run_too(tmp_path):
-    job = Job(tmp_path, "import time\ndef test_hangs(): time.sleep(100)", timeout=1)
-    assert job.code == 1, job.output
-    assert "TIMEOUT, test_it.py::test_hangs did not end in 1 s" in job.output
+@pytest.mark.parametrize("hang", ["time.sleep(100)", "while True: pass"])
+def test_a_hang_ends_a_unit_run_too(session, hang):
+    ended = session(f"import time\ndef test_hangs():\n    {hang}", timeout=0.3)
+    assert ended.code == 1, ended.output
+    assert "TIMEOUT, test_it.py::test_hangs did not end in 0.3 s" in ended.output
 
 
-def test_a_test_in_time_is_left_alone(tmp_path):
+def test_a_test_in_time_is_left_alone(session):
+    """On ranks, too, the time of one test is not that of the next."""
     body = """
         import time
 
         def test_some_time(): time.sleep(1.2)
         def test_more_time(): time.sleep(1.2)
     """
-    job = Job(tmp_path, body, timeout=2)
-    assert job.code == 0, job.output
+    ended = session(body, ranks=1, timeout=2)
+    assert ended.code == 0, ended.output
 
 
-@needs_mpirun
-def test_ranks_that_collect_other_tests_are_stopped(tmp_path):
+def test_a_unit_run_may_wait_for_others(session):
+    """Without MPI, a test that does nothing waits for a loaded machine, or for a process that it has started."""
+    ended = session("import time\ndef test_waits(): time.sleep(2)", timeout=0.5)
+    assert ended.code == 0, ended.output
+
+
+def test_ranks_that_collect_other_tests_are_stopped(session):
     body = """
         import pytest
         from mpi4py import MPI
@@ -147,14 +126,13 @@ def test_ranks_that_collect_other_tests_are_stopped(tmp_path):
         def test_some(number):
             pass
     """
-    job = Job(tmp_path, body, ranks=2)
-    assert job.code != 0, job.output
+    ended = session(body, ranks=2)
+    assert ended.code != 0, ended.output
     expected = "COLLECTION differs: test_it.py::test_some[2] where rank 0 has test_it.py::test_some[1]"
-    assert f"rank 1 of 2: {expected}" in job.output
+    assert f"rank 1 of 2: {expected}" in ended.output
 
 
-@needs_mpirun
-def test_a_failing_example_ends_the_job_unshrunk(tmp_path):
+def test_a_failing_example_ends_the_job_unshrunk(session):
     body = """
         import pytest
         from hypothesis import given, strategies as st
@@ -167,14 +145,14 @@ def test_a_failing_example_ends_the_job_unshrunk(tmp_path):
             MPI.COMM_WORLD.Barrier()
             assert not failed
     """
-    job = Job(tmp_path, body, ranks=2)
-    assert job.code != 0, job.output
-    assert "TIMEOUT" not in job.output
-    assert "rank 1 of 2: FAILED test_it.py::test_numbers[3] (call)" in job.output
-    assert "example: limit=3, number=" in job.output or "example: number=" in job.output
+    ended = session(body, ranks=2)
+    assert ended.code != 0, ended.output
+    assert "TIMEOUT" not in ended.output
+    assert "rank 1 of 2: FAILED test_it.py::test_numbers[3] (call)" in ended.output
+    assert "example: limit=3, number=" in ended.output or "example: number=" in ended.output
 
 
-def test_a_unit_run_starts_no_mpi(tmp_path):
+def test_a_unit_run_starts_no_mpi(session):
     body = """
         import sys
 
@@ -182,20 +160,20 @@ def test_a_unit_run_starts_no_mpi(tmp_path):
             assert "mpi4py.MPI" not in sys.modules
             assert "mpicoll" not in sys.modules
     """
-    job = Job(tmp_path, body)
-    assert job.code == 0, job.output
-    assert "mpicoll: no MPI, " in job.output
+    ended = session(body)
+    assert ended.code == 0, ended.output
+    assert "mpicoll: no MPI, " in ended.output
 
 
-def test_a_unit_run_leaves_the_mpi_tests_alone(tmp_path):
+def test_a_unit_run_leaves_the_mpi_tests_alone(session, tmp_path):
     (tmp_path / "mpi").mkdir()
     (tmp_path / "mpi" / "test_that.py").write_text("raise ImportError('collected')")
-    job = Job(tmp_path, "def test_passes(): pass")
-    assert job.code == 0, job.output
-    assert "1 passed" in job.output
+    ended = session("def test_passes(): pass")
+    assert ended.code == 0, ended.output
+    assert "1 passed" in ended.output
 
 
-def test_gpu_tests_say_why_they_are_skipped(tmp_path):
+def test_gpu_tests_say_why_they_are_skipped(session, tmp_path):
     (tmp_path / "cupy.py").write_text("raise ImportError('no CUDA here')")
     body = """
         import pytest
@@ -205,13 +183,13 @@ def test_gpu_tests_say_why_they_are_skipped(tmp_path):
 
         def test_host(): pass
     """
-    job = Job(tmp_path, body)
-    assert job.code == 0, job.output
-    assert "1 passed, 1 skipped" in job.output
-    assert "no GPU: ImportError: no CUDA here" in job.output
+    ended = session(body)
+    assert ended.code == 0, ended.output
+    assert "1 passed, 1 skipped" in ended.output
+    assert "no GPU: ImportError: no CUDA here" in ended.output
 
 
-def test_each_rank_of_a_node_gets_a_device_in_turn(tmp_path, monkeypatch):
+def test_each_rank_of_a_node_gets_a_device_in_turn(session, tmp_path, monkeypatch):
     """DEV-RANKMAP."""
     monkeypatch.setenv("MPI_LOCALRANKID", "3")
     cupy = """
@@ -237,6 +215,6 @@ def test_each_rank_of_a_node_gets_a_device_in_turn(tmp_path, monkeypatch):
         def test_device():
             assert cupy.cuda.Device.used == 1
     """
-    job = Job(tmp_path, body)
-    assert job.code == 0, job.output
-    assert "1 passed" in job.output
+    ended = session(body)
+    assert ended.code == 0, ended.output
+    assert "1 passed" in ended.output
