@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from jobs.runner import LIMIT, START, TOGETHER, Job, script
+from jobs.runner import LIMIT, START, TOGETHER, Job, python, script
 
 
 def pytest_collection_modifyitems(items):
@@ -18,8 +18,9 @@ def pytest_collection_modifyitems(items):
 def job(tmp_path):
     """Run a program, given in parts, and return the job once it has ended."""
 
-    def run(*parts, ranks=3, start=START, launch=TOGETHER, limit=LIMIT, **environment):
-        return Job(tmp_path, [*launch, script(tmp_path, *parts, start=start)], ranks, **environment).end(limit)
+    def run(*parts, ranks=3, start=START, launch=TOGETHER, options=(), limit=LIMIT, **environment):
+        program = script(tmp_path, *parts, start=start)
+        return Job(tmp_path, python(ranks, *launch, program, options=options), **environment).end(limit)
 
     return run
 

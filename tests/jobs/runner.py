@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,12 @@ START = f"{FRESH}\nused()\n"
 
 
 class Job:
-    """Python on some ranks: its exit code, what it printed, and who said the last words, how long before the end."""
+    """A command: its exit code, what it printed, and which ranks said the last words, how long before the end."""
 
-    def __init__(self, folder: Path, arguments: list[Any], ranks: int, **environment: str) -> None:
-        """Start; on 0 ranks without mpirun."""
-        if ranks and MPIRUN is None:
-            pytest.skip("no mpirun on the PATH")
-        launcher = [MPIRUN, "-n", str(ranks)] if ranks else []
+    def __init__(self, folder: Path, command: list[Any], **environment: str) -> None:
+        """Start."""
         self.process = subprocess.Popen(
-            [*launcher, sys.executable, *map(str, arguments)],
+            list(map(str, command)),
             cwd=folder,
             env=os.environ | ENVIRONMENT | environment,
             stdin=subprocess.DEVNULL,
@@ -117,6 +115,14 @@ class Job:
     def ends_soon(self, beyond: float = 0.0) -> None:
         """Check that it ended soon after the last words, or so many seconds later."""
         assert self.ending < beyond + SOON, f"{self.ending:.1f} s\n{self.output}"
+
+
+def python(ranks: int, *arguments: Any, options: Sequence[str] = ()) -> list[Any]:
+    """Return the command of Python on some ranks, on 0 without mpirun; the test is skipped where there is none."""
+    if ranks and MPIRUN is None:
+        pytest.skip("no mpirun on the PATH")
+    launcher = [MPIRUN, *options, "-n", ranks] if ranks else []
+    return [*launcher, sys.executable, *arguments]
 
 
 def script(folder: Path, *parts: str, start: str = START) -> Path:

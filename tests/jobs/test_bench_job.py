@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from jobs.runner import Job
+from jobs.runner import Job, python
 from mpicoll.bench.results import read
 
 FEW = "--op allreduce,barrier --max 64 --iters 2"
@@ -19,7 +19,7 @@ def start(tmp_path):
     def run(arguments, before=""):
         script = textwrap.dedent(before) + "\nfrom mpicoll.bench.__main__ import main\nmain()\n"
         program = ["-c", script] if before else ["-m", "mpicoll.bench"]
-        return Job(tmp_path, [*program, *arguments.split()], 3)
+        return Job(tmp_path, python(3, *program, *arguments.split()))
 
     return run
 

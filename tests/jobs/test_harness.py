@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.runner import TOGETHER, Job
+from jobs.runner import TOGETHER, Job, python
 
 TESTS = Path(__file__).parents[1]
 
@@ -20,7 +20,8 @@ def session(tmp_path):
         (tmp_path / "test_it.py").write_text(textwrap.dedent(body))
         options = ["-c", TESTS.parent / "setup.cfg", "--rootdir", tmp_path, "-p", "no:cacheprovider"]
         with_mpi = [*TOGETHER, "-m", "pytest", "--with-mpi"] if ranks else ["-m", "pytest"]
-        return Job(tmp_path, [*with_mpi, *options, tmp_path], ranks, MPICOLL_TEST_TIMEOUT=str(timeout)).end()
+        command = python(ranks, *with_mpi, *options, tmp_path)
+        return Job(tmp_path, command, MPICOLL_TEST_TIMEOUT=str(timeout)).end()
 
     return run
 
@@ -35,7 +36,7 @@ def test_ranks_that_pass_speak_with_one_voice(session):
 
 
 @pytest.mark.parametrize("rank", [0, 2])
-def test_one_failure_ends_the_job(tmp_path, rank):
+def test_one_failure_ends_the_job(session, rank):
     """HANG-EXC."""
     body = f"""
         from mpi4py import MPI

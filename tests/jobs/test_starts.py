@@ -29,10 +29,9 @@ def test_importing_on_some_ranks_only(job):
             import mpicoll
             mpicoll.Communicator(MPI.COMM_WORLD)
         assert MPI.COMM_WORLD.allreduce(1) == 3
-        print("done", MPI.COMM_WORLD.rank, 0.0)
     """
     done = job(body, start="")
-    assert (done.code, done.done) == (0, [0, 1, 2]), done.output
+    assert done.code == 0, done.output
 
 
 @pytest.mark.parametrize("variable", ["MPICH_GPU_SUPPORT_ENABLED", "MPICOLL_DEBUG"])
