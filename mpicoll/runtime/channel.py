@@ -78,6 +78,12 @@ class Channel:
         mine = agreed_settings(rules)
         self.setting_up = Operation(self, lambda _: set_up(self, request, mine), name="first call on a communicator")
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a call on it waits here that has a limit of its own."""
+        mine = (o.patience for o in tuple(progress.in_flight) if o.channel is self)
+        return any(patience is not None and patience.watched for patience in mine)
+
     def paths(self, compiled: bool = True) -> tuple[str, ...]:
         """Return how device arrays may travel on this communicator, best first.
 

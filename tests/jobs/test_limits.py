@@ -135,6 +135,22 @@ def test_a_slow_operator_is_no_stall(job):
     job(STALLS, body, ranks=2, MPICOLL_TIMEOUT=LIMIT).is_clean(2)
 
 
+def test_a_rank_in_an_earlier_call_is_not_missing(job):
+    """Rank 2 has done its part of a call; of the others, one computes in it, and one waits for that."""
+    body = """
+        def slow(a, b):
+            time.sleep(4 * limit if rank == 1 else 0)
+            return a + b
+
+        y[:] = 0
+        comm.Reduce(x, y, mpicoll.Op(slow, commute=True), root=0, algorithm="ring/1")
+        comm.Barrier()
+        assert rank or (y == total).all()
+        last_words()
+    """
+    job(STALLS, body, MPICOLL_TIMEOUT=LIMIT).is_clean()
+
+
 def test_a_program_that_catches_its_stalled_call_ends(plain):
     """Though a rank never comes to MPI's end: the process says why, and leaves."""
     body = """
