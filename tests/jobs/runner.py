@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import signal
@@ -123,6 +124,12 @@ def python(ranks: int, *arguments: Any, options: Sequence[str] = ()) -> list[Any
         pytest.skip("no mpirun on the PATH")
     launcher = [MPIRUN, *options, "-n", ranks] if ranks else []
     return [*launcher, sys.executable, *arguments]
+
+
+@functools.cache
+def is_mpich() -> bool:
+    """Tell whether this environment's mpirun is MPICH's."""
+    return "HYDRA" in subprocess.run([str(MPIRUN), "--version"], capture_output=True, text=True, check=False).stdout
 
 
 def script(folder: Path, *parts: str, start: str = START) -> Path:

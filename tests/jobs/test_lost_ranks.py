@@ -2,6 +2,8 @@
 
 import pytest
 
+from jobs.runner import is_mpich
+
 
 def test_a_killed_rank_ends_the_job(job):
     """HANG-WHO: The launcher ends the others."""
@@ -16,6 +18,23 @@ def test_a_killed_rank_ends_the_job(job):
     ended = job(body, MPICOLL_TIMEOUT="5")
     assert ended.code != 0, ended.output
     assert "too far" not in ended.output
+    ended.ends_soon()
+
+
+def test_a_killed_rank_is_named_where_the_launcher_lets_the_others_live(plain):
+    """HANG-WHO: It does not answer; the message comes first, and then the process leaves."""
+    if is_mpich():
+        pytest.skip("MPICH's launcher ends all ranks of a host; test_hosts.py has another host")
+    body = """
+        last_words()
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        error, _ = raised(used)
+        print(f"rank {rank}: {error!r}", flush=True)
+    """
+    ended = plain(body, options=["--continuous"], ranks=2, MPICOLL_TIMEOUT="0.5")  # which is status 0 in any case
+    assert "rank 0: StalledError" in ended.output
+    assert "; no answer from rank 1 on " in ended.output
     ended.ends_soon()
 
 
