@@ -233,8 +233,8 @@ def run(bound: Bound, channel: Channel) -> None:
     try:
         bound.run()
     except BaseException as error:
-        channel.spoiled(bound, bound.reached, error)
         raised = faults.explained(error, bound.name.format(channel.calls), channel.rank, bound.pending(bound.reached))
+        channel.spoiled(bound, bound.reached, error)
         if raised is error:
             raise
         raise raised from error

@@ -4,7 +4,7 @@ A process with a time limit has one desk: a thread that answers at any time what
 own calls.  Whoever has waited too long asks the desks of the other ranks.
 
     question   {"to": token, "nonce": n, "id": communicator, "birth": [group, ordinal]}
-    answer     {"nonce": n, "calls": 7, "moved": 1203, "busy": false}
+    answer     {"nonce": n, "calls": 7, "moved": 1203, "busy": false, "waiting": true}
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ class Answer:
         calls: calls that it has made on the communicator, -1 if not even the first.
         moved: steps that its calls there have made.
         busy: it is in local work of a call there, such as an operator.
+        waiting: it waits in a call there that has a limit of its own.
     """
 
     calls: int
     moved: int = 0
     busy: bool = False
+    waiting: bool = False
 
 
 class Asked(Protocol):
@@ -57,6 +59,10 @@ class Asked(Protocol):
     calls: int
     moved: int
     busy: bool
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a call on it waits here that has a limit of its own."""
 
 
 class Desk(threading.Thread):
@@ -111,7 +117,7 @@ class Desk(threading.Thread):
                 return None
             channel, birth = self.channels.get(question["id"]), question["birth"]
             if channel is not None:
-                said: dict[str, Any] = {"calls": channel.calls, "moved": channel.moved, "busy": channel.busy}
+                said = {name: getattr(channel, name) for name in ("calls", "moved", "busy", "waiting")}
             else:
                 said = {"calls": 0 if birth and self.births[birth[0]] >= birth[1] else -1}
             return json.dumps({"nonce": question["nonce"], **said}).encode()
