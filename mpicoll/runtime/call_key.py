@@ -39,8 +39,10 @@ def call_key(
         arguments: as in the call: at most two buffers, then what is no buffer.
         algorithm: as in the call.
         rules: of the communicator.
-        where: device and stream on which it would run, and whether that stream is being captured.
+        where: device and stream on which it would run (see `streams.where`).
     """
+    if algorithm is not None and type(algorithm) is not str:
+        return None  # it is refused where it is read
     try:
         buffers = [_buffer(argument) for argument in arguments[:2]]
         rest = [_plain(argument) for argument in arguments[2:]]
@@ -81,15 +83,18 @@ def _numpy_array(array: np.ndarray) -> Any:
 
 
 def _cupy_array(array: Any) -> Any:
-    """Return a CuPy array's state; of a contiguous one the shape does not matter."""
+    """Return a CuPy array's state; of a contiguous one the shape does not matter.
+
+    The dtype comes first, so that it equals no NumPy array's state: managed memory has one address for both.
+    """
     data = array.data
     if array._c_contiguous:
-        return data.ptr, data.device_id, array.dtype, array.size
-    return data.ptr, data.device_id, array.dtype, array.shape, array.strides
+        return array.dtype, data.ptr, data.device_id, array.size
+    return array.dtype, data.ptr, data.device_id, array.shape, array.strides
 
 
 def _cupy_data(array: Any) -> tuple[Any, ...]:
-    return array.data.ptr, array.device.id, array.dtype
+    return array.dtype, array.data.ptr, array.device.id
 
 
 _readers: dict[type, Callable[[Any], Any]] = {}

@@ -17,19 +17,24 @@ def address_of(stream: Any) -> int:
 
 
 def where(stream: Any) -> tuple[Any, ...]:
-    """Return a call's device, stream's address, and whether that is being captured; (stream,) without CuPy."""
+    """Return a call's device, whether a stream was given, its address, and whether that is being captured.
+
+    Without CuPy, and with what is no stream, which is refused where it is read, the device is None.
+    """
     global _no_device
-    cupy = sys.modules.get("cupy")
+    cupy, given = sys.modules.get("cupy"), stream is not None
     if cupy is None or cupy is _no_device:
-        return (stream,)
+        return None, given
     runtime = cupy.cuda.runtime
     try:
         device = runtime.getDevice()
-        address = address_of(stream or cupy.cuda.get_current_stream())
-        return device, address, is_captured(address)
+        address = address_of(stream if given else cupy.cuda.get_current_stream())
+        return device, given, address, is_captured(address)
     except runtime.CUDARuntimeError:  # CuPy on a machine without a driver
         _no_device = cupy
-        return (stream,)
+    except (AttributeError, TypeError, ValueError):
+        pass
+    return None, given
 
 
 def is_captured(address: int) -> bool:
