@@ -1,6 +1,8 @@
 """Keys of remembered calls: whatever reading looks at is changed alone, and the key must differ."""
 
+import gc
 import sys
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -360,9 +362,6 @@ def test_a_call_without_a_key_is_neither_kept_nor_found():
 
 
 def test_keys_do_not_keep_arrays_alive():
-    import gc
-    import weakref
-
     array = np.zeros(4)
     gone, key = weakref.ref(array), key_of(array, [array, 4], None)
     del array
