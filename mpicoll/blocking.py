@@ -1,8 +1,8 @@
 """The blocking collectives: signatures and documentation; all but Barrier go through `Communicator._run`.
 
 In every method, n is a number of elements, p the number of ranks, and dtypes are equal in both
-buffers.  A buffer is an array, or a list of array and count, or (in the v-variants) of array and
-counts, or array, counts and displacements, as in mpi4py.  Arrays are NumPy's or CuPy's, or share
+buffers.  A buffer is an array, or a list of array, count and displacement (the element that it starts
+at), or (in the v-variants) of array, counts and displacements, as in mpi4py.  Arrays are NumPy's or CuPy's, or share
 their memory through DLPack or the CUDA array interface; others than C-contiguous ones are packed.
 
 Keyword arguments of every method but Barrier:
@@ -12,8 +12,9 @@ Keyword arguments of every method but Barrier:
 
 Raised by every method, before anything is sent:
 
-    ValueError: sizes that do not fit, a root out of range, buffers that overlap, an unknown algorithm.
-    TypeError: dtypes that differ, or that the operator is not defined for.
+    ValueError: sizes that do not fit, a root out of range, buffers or blocks to be received that overlap,
+        an unknown algorithm.
+    TypeError: dtypes that differ, or that the operator is not defined for; roots and counts that are no integers.
     UnsupportedError: the algorithm or the operator cannot serve these arguments.
 """
 

@@ -105,7 +105,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
                 raise ValueError("reduce_scatter: recvcounts is needed where recvbuf is not an array of its own")
             spec = read_spec("reduce_scatter", "recvbuf", recvbuf)
             assert spec.array is not None
-            count = int(spec.count if spec.count is not None else spec.array.size)
+            count = spec.count if spec.count is not None else int(spec.array.size) - (spec.displ or 0)
         except Exception as error:
             trouble = error
         word = Word.refusing(what, trouble) if trouble else Word(what, told=count)

@@ -45,7 +45,9 @@ def _card(card: Algorithm) -> str:
 
 def settings_page() -> str:
     """Return docs/settings.md: every setting with its variable, default and meaning."""
-    rows = [f"| `{r.name}` | `{r.variable}` | `{r.default!r}` | {r.meaning} |" for r in TABLE.values()]
+    rows = [
+        f"| `{r.name}` | `{r.variable}` | {r.kind.allowed} | `{r.default!r}` | {r.meaning} |" for r in TABLE.values()
+    ]
     return "\n".join(
         [
             GENERATED,
@@ -53,8 +55,11 @@ def settings_page() -> str:
             "`mpicoll.settings.NAME = value` changes one for the process, `with mpicoll.override(NAME=value):`\n"
             "for the calls of this thread within the block, the variable for a whole run.  Unknown\n"
             "`MPICOLL_*` variables warn.\n",
-            "| setting | variable | default | meaning |",
-            "| --- | --- | --- | --- |",
+            "A value is given as a text, as in the variable, or as what it is in Python: a number, True or False,\n"
+            "None for `auto`.  An empty text, or a variable that is empty, is the default.  Any other value is a\n"
+            "ValueError with the name, the value and what is allowed.\n",
+            "| setting | variable | values | default | meaning |",
+            "| --- | --- | --- | --- | --- |",
             *rows,
             "",
         ]

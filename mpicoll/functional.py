@@ -11,6 +11,8 @@ the methods of `Communicator`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,9 @@ from mpi4py import MPI
 
 from mpicoll.communicator import Communicator
 from mpicoll.runtime.agreement import Word
-from mpicoll.runtime.arrays import Array, as_array, is_cupy
+from mpicoll.runtime.arrays import Array, as_array, device_of, is_cupy
 from mpicoll.runtime.conductor import tell
+from mpicoll.runtime.reader import read_root
 
 
 def communicator(comm: MPI.Intracomm | None = None) -> Communicator:
@@ -86,7 +89,7 @@ def reduce_scatter(
     where = communicator(comm)
     array = _array(where, "reduce_scatter", x)
     part = _divided(where, "reduce_scatter", array)
-    result, target = _result(x, array, part, out)
+    result, target = _result("reduce_scatter", x, array, part, out)
     where.Reduce_scatter_block(array, target, op, **options)
     return result
 
@@ -95,7 +98,7 @@ def allgather(x: Any, comm: MPI.Intracomm | None = None, out: Any = None, **opti
     """Stack all ranks' arrays, of equal shape, along a new first axis on every rank."""
     where = communicator(comm)
     array = _array(where, "allgather", x)
-    result, target = _result(x, array, (where.size, *array.shape), out)
+    result, target = _result("allgather", x, array, (where.size, *array.shape), out)
     where.Allgather(array, target, **options)
     return result
 
@@ -107,7 +110,7 @@ def gather(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, out: Any = 
     if where.rank != root:
         where.Gather(array, None, root, **options)
         return None
-    result, target = _result(x, array, (where.size, *array.shape), out)
+    result, target = _result("gather", x, array, (where.size, *array.shape), out)
     where.Gather(array, target, root, **options)
     return result
 
@@ -115,20 +118,70 @@ def gather(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, out: Any = 
 def scatter(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any) -> Any:
     """Return this rank's part of the first axis of the root's array, which the ranks must divide.
 
+    The root alone says what is scattered.  The ranks tell each other first, so that a mistake is everybody's.
+
     Args:
-        x: at the root the whole array; elsewhere ignored if `out` is given, else any array that shows
-            the kind, dtype and shape of the whole.
+        x: at the root the whole array; elsewhere any array of the kind and dtype of the result, whatever its
+            shape.  Where `out` is given, or for NumPy's, it may be None there.
         root: rank that sends.
         comm: communicator.
-        out: receives the part.
+        out: receives the part: as many elements, of any shape.
         options: algorithm, stream.
+
+    Raises:
+        ValueError: on every rank, if the ranks do not divide the axis, or a rank's dtype, kind of memory or `out`
+            does not fit the root's array.
     """
     where = communicator(comm)
-    whole = _array(where, "scatter", x) if where.rank == root or out is None else None
-    part = () if whole is None else _divided(where, "scatter", whole)
-    result, target = (out, _array(where, "scatter", out)) if out is not None else _result(x, whole, part, None)
-    where.Scatter(whole if where.rank == root else None, target, root, **options)
+    root = read_root("scatter", root, where.size)
+    array = None if x is None and where.rank != root else _array(where, "scatter", x)
+    target = None if out is None else _array(where, "scatter", out, "out")
+    facts = _told(where, "scatter", _Facts.of(array if target is None or where.rank == root else None, target))
+    shape, dtype = _part_of(facts, root)
+    if array is None:
+        array = np.zeros(0, dtype)
+    result = out
+    if target is None:
+        result, target = _result("scatter", x, array, shape, None)
+    where.Scatter(array if where.rank == root else None, target, root, **options)
     return result
+
+
+def _told(where: Communicator, name: str, mine: Any) -> list[Any]:
+    """Return what every rank tells of its arrays, before a call whose result depends on all of them."""
+    words = tell(where._get_channel(), Word(f"the shapes of {name}", told=mine), None)
+    return [word.told for word in words]
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """Facts of a rank for the others: of x, None where it does not matter, and of `out`, None if not given."""
+
+    x: tuple[tuple[int, ...], np.dtype, bool] | None
+    out: tuple[tuple[int, ...], np.dtype, bool] | None
+
+    @staticmethod
+    def of(x: Array | None, out: Array | None) -> _Facts:
+        """Return shape, dtype and whether it is on the host of both."""
+        return _Facts(*(None if a is None else (a.shape, a.dtype, device_of(a) < 0) for a in (x, out)))
+
+
+def _part_of(facts: list[_Facts], root: int) -> tuple[tuple[int, ...], np.dtype]:
+    """Return shape and dtype of a part of the root's array; raises ValueError where a rank's do not fit."""
+    whole = facts[root].x
+    assert whole is not None
+    shape, dtype, host = whole
+    part = _divided_shape("scatter", shape, len(facts))
+    for rank, fact in enumerate(facts):
+        for name, found in (("x", fact.x), ("out", fact.out)):
+            if found is not None and found[1:] != (dtype, host):
+                places = [f"{kind} on {'the host' if here else 'a device'}" for _, kind, here in (found, whole)]
+                raise ValueError(f"scatter: {name} is {places[0]} on rank {rank}, the root's array is {places[1]}")
+        if fact.out is not None and prod(fact.out[0]) != prod(part):
+            raise ValueError(f"scatter: out has shape {fact.out[0]} on rank {rank}, the parts have {part}")
+        if fact.x is None and fact.out is None and not host:
+            raise ValueError(f"scatter: x is None on rank {rank}, but the root's array is on a device")
+    return part, dtype
 
 
 def alltoall(x: Any, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any) -> Any:
@@ -136,7 +189,7 @@ def alltoall(x: Any, comm: MPI.Intracomm | None = None, out: Any = None, **optio
     where = communicator(comm)
     array = _array(where, "alltoall", x)
     _divided(where, "alltoall", array)
-    result, target = _result(x, array, array.shape, out)
+    result, target = _result("alltoall", x, array, array.shape, out)
     where.Alltoall(array, target, **options)
     return result
 
@@ -153,7 +206,7 @@ def allgatherv(x: Any, comm: MPI.Intracomm | None = None, **options: Any) -> tup
     where = communicator(comm)
     array = _array(where, "allgatherv", x)
     extents, row = _extents("allgatherv", where, array)
-    result, target = _result(x, array, (sum(extents), *array.shape[1:]), None)
+    result, target = _result("allgatherv", x, array, (sum(extents), *array.shape[1:]), None)
     where.Allgatherv(array, [target, [n * row for n in extents]], **options)
     return result, extents
 
@@ -170,20 +223,20 @@ def gatherv(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, **options:
     if where.rank != root:
         where.Gatherv(array, None, root, **options)
         return None, extents
-    result, target = _result(x, array, (sum(extents), *array.shape[1:]), None)
+    result, target = _result("gatherv", x, array, (sum(extents), *array.shape[1:]), None)
     where.Gatherv(array, [target, [n * row for n in extents]], root, **options)
     return result, extents
 
 
 def _extents(name: str, where: Communicator, array: Array) -> tuple[list[int], int]:
     """Return every rank's extent of the first axis, and the elements of a row; a mistake is everybody's."""
-    word = Word(f"the shapes of {name}", told=(array.shape, array.dtype.str))
-    shapes = [said.told for said in tell(where._get_channel(), word, None)]
+    shapes = _told(where, name, (array.shape, array.dtype))
     for rank, (shape, dtype) in enumerate(shapes):
         if not shape:
             raise ValueError(f"{name}: x has no axis to join along on rank {rank}")
         if shape[1:] != shapes[0][0][1:] or dtype != shapes[0][1]:
-            raise ValueError(f"{name}: x is {shapes[0]} on rank 0, {(shape, dtype)} on rank {rank}")
+            first, other = (f"of shape {s}, {d}" for s, d in (shapes[0], (shape, dtype)))
+            raise ValueError(f"{name}: x is {first} on rank 0, {other} on rank {rank}")
     return [shape[0] for shape, _ in shapes], int(np.prod(array.shape[1:], dtype=np.int64))
 
 
@@ -192,36 +245,41 @@ def _reduction(
 ) -> Any:
     where = communicator(comm)
     array = _array(where, method.lower(), x)
-    result, target = _result(x, array, array.shape, out)
+    result, target = _result(method.lower(), x, array, array.shape, out)
     getattr(where, method)(array, target, *rest, **options)
     return result
 
 
 def _divided(where: Communicator, name: str, array: Array) -> tuple[int, ...]:
-    if array.ndim == 0 or array.shape[0] % where.size:
-        error = ValueError(
-            f"{name}: the first axis of x, of shape {array.shape}, is not a multiple of {where.size} ranks"
-        )
+    try:
+        return _divided_shape(name, array.shape, where.size)
+    except ValueError as error:
         where._tell(name, error)
-    return (array.shape[0] // where.size, *array.shape[1:])
 
 
-def _array(where: Communicator, name: str, x: Any) -> Array:
+def _divided_shape(name: str, shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Return the shape of one of `size` parts along the first axis."""
+    if not shape or shape[0] % size:
+        raise ValueError(f"{name}: the first axis of x, of shape {shape}, is not a multiple of {size} ranks")
+    return (shape[0] // size, *shape[1:])
+
+
+def _array(where: Communicator, name: str, x: Any, argument: str = "x") -> Array:
     if isinstance(x, bool | int | float | complex):
         return np.asarray(x)
     try:
-        return as_array(name, "x", x)
+        return as_array(name, argument, x)
     except Exception as error:
         where._tell(name, error)
 
 
-def _result(x: Any, array: Array, shape: tuple[int, ...], out: Any) -> tuple[Any, Array]:
+def _result(name: str, x: Any, array: Array, shape: tuple[int, ...], out: Any) -> tuple[Any, Array]:
     """Return the result in the caller's kind, and the array that shares its memory."""
     if out is not None:
-        return out, as_array("out", "out", out)
+        return out, as_array(name, "out", out)
     if type(x).__module__.partition(".")[0] == "torch":
         result = x.detach().new_zeros(shape)
-        return result, as_array("out", "out", result)
+        return result, as_array(name, "out", result)
     if is_cupy(array):
         import cupy
 

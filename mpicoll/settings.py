@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import count
+from math import inf
+from operator import index
 from typing import Any
 
 
@@ -39,49 +41,87 @@ def format_bytes(number: int) -> str:
     return str(number)
 
 
-def _yes_no_auto(text: str) -> bool | None:
-    words = {"1": True, "yes": True, "true": True, "0": False, "no": False, "false": False, "auto": None, "": None}
-    if text.lower() not in words:
-        raise ValueError(f"{text!r} is none of yes, no, auto")
-    return words[text.lower()]
+@dataclass(frozen=True)
+class Kind:
+    """Values that a setting takes.
+
+    Attributes:
+        allowed: what they are, for messages and the page of settings.
+        read: returns the value that a text or a value stands for; raises for what is not allowed.
+    """
+
+    allowed: str
+    read: Callable[[Any], Any]
 
 
-def _positive_bytes(text: str | int) -> int:
-    number = parse_bytes(text)
-    if number < 1:
-        raise ValueError(f"{text!r} is not at least 1 byte")
-    return number
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
-def _bytes_or_auto(text: str | int) -> int:
-    return 0 if text == "auto" else parse_bytes(text)
+def _file(value: Any) -> str:
+    return os.fspath(_text(value) if not isinstance(value, os.PathLike) else value)
 
 
-def _path(text: str) -> str | None:
-    if text not in ("", "auto", "mapped", "direct", "staged"):
-        raise ValueError(f"{text!r} is none of auto, mapped, direct, staged")
-    return None if text in ("", "auto") else text
+def _at_least(low: int, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a reader of numbers that refuses lower ones, and True and False."""
+
+    def bounded(value: Any) -> Any:
+        number = read(value)
+        if isinstance(value, bool) or not low <= number < inf:  # nor is NaN between them
+            raise ValueError
+        return number
+
+    return bounded
 
 
-def _one_of(*words: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in ("", *words):
-            raise ValueError(f"{text!r} is none of {', '.join(words)}")
-        return text
-
-    return parse
+def _integer(value: Any) -> int:
+    return int(value) if isinstance(value, str) else index(value)
 
 
-_errors, _reproducible = _one_of("agree"), _one_of("runs", "ranks")
+def _bytes(value: Any) -> int:
+    return parse_bytes(value) if isinstance(value, str) else index(value)
+
+
+def _word(**meanings: Any) -> Callable[[Any], Any]:
+    """Return a reader of words that stand for values, which may be given themselves."""
+
+    def read(value: Any) -> Any:
+        if isinstance(value, str):
+            return meanings[value.lower()]
+        if not any(value is meaning for meaning in meanings.values()):
+            raise ValueError
+        return value
+
+    return read
+
+
+_SWITCH = {"yes": True, "no": False, "true": True, "false": False, "1": True, "0": False}
+_YES_NO = Kind("`yes` or `no`", _word(**_SWITCH))
+_YES_NO_AUTO = Kind("`yes`, `no` or `auto`", _word(**_SWITCH, auto=None))
+_RULES = Kind("a text", _text)
+_FILE = Kind("a file's name", _file)
+_COUNT = Kind("a whole number, 0 or more", _at_least(0, _integer))
+_SECONDS = Kind("a finite number of seconds, 0 or more", _at_least(0, float))
+_BYTES = Kind("a number of bytes such as 65536, 64K or 2M", _at_least(0, _bytes))
+_SOME_BYTES = Kind("a number of bytes such as 65536, 64K or 2M, 1 or more", _at_least(1, _bytes))
+_BYTES_AUTO = Kind(f"{_BYTES.allowed}, or `auto`", lambda value: 0 if value == "auto" else _BYTES.read(value))
+_AGREE = Kind("`agree` or nothing", _word(agree="agree"))
+_PINNED = Kind("`runs`, `ranks` or nothing", _word(runs="runs", ranks="ranks"))
+_ADVANCES = Kind("`thread` or nothing", _word(thread="thread"))
+_PATH = Kind(
+    "`mapped`, `direct`, `staged` or `auto`", _word(mapped="mapped", direct="direct", staged="staged", auto=None)
+)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One row: a setting's name, default, how its text is read, and what it means."""
+    """One row: a setting's name, default, the values that it takes, and what it means."""
 
     name: str
     default: Any
-    parse: Callable[[str], Any]
+    kind: Kind
     meaning: str
 
     @property
@@ -89,30 +129,59 @@ class Setting:
         """Name of the environment variable."""
         return f"MPICOLL_{self.name.upper()}"
 
+    def read(self, value: Any, name: str) -> Any:
+        """Return what a value stands for; an empty text is the default.
+
+        Raises:
+            ValueError: it is not allowed; with `name`, the value, and what is.
+        """
+        if isinstance(value, str) and not value.strip():
+            return self.default
+        try:
+            return self.kind.read(value)
+        except (TypeError, LookupError, ValueError, OverflowError):
+            raise ValueError(f"{name}: {value!r} is not {self.kind.allowed.replace('`', '')}") from None
+
 
 TABLE: dict[str, Setting] = {
     row.name: row
     for row in (
-        Setting("algorithms", "", str, "rules before tuning table and cost model, such as `allreduce:0-64K:ring`"),
-        Setting("tuning", "", str, "file with a tuning table; the packaged one if empty"),
-        Setting("segment_bytes", 0, _bytes_or_auto, "size of a segment of a block; `auto`: the cost model chooses"),
-        Setting("scratch_limit", 1 << 28, _positive_bytes, "most bytes of scratch that one call may use at a time"),
-        Setting("cuda_aware", None, _yes_no_auto, "`yes` or `no` overrides what was found out about the MPI library"),
-        Setting("path", None, _path, "how device arrays travel: `mapped`, `direct`, `staged`, or `auto`"),
-        Setting("mapped_bytes", 128 << 20, parse_bytes, "a communicator's inboxes on a GPU for path `mapped`; 0: none"),
-        Setting("mapped_shared", False, _yes_no_auto, "path mapped also where ranks share a GPU: slow, for tests"),
-        Setting("debug", 0, int, "1 compares every call over the ranks before it starts; 2 prints its plan, too"),
+        Setting("algorithms", "", _RULES, "rules before tuning table and cost model, such as `allreduce:0-64K:ring`"),
+        Setting("tuning", "", _FILE, "file with a tuning table; the packaged one if empty"),
+        Setting("segment_bytes", 0, _BYTES_AUTO, "size of a segment of a block; `auto`: the cost model chooses"),
+        Setting("scratch_limit", 1 << 28, _SOME_BYTES, "most bytes of scratch that one call may use at a time"),
+        Setting("cuda_aware", None, _YES_NO_AUTO, "`yes` or `no` overrides what was found out about the MPI library"),
+        Setting("path", None, _PATH, "how device arrays travel: `mapped`, `direct`, `staged`, or `auto`"),
+        Setting("mapped_bytes", 128 << 20, _BYTES, "a communicator's inboxes on a GPU for path `mapped`; 0: none"),
+        Setting("mapped_shared", False, _YES_NO, "path mapped also where ranks share a GPU: slow, for tests"),
+        Setting("debug", 0, _COUNT, "1 compares every call over the ranks before it starts; 2 prints its plan, too"),
         Setting(
-            "timeout", 0.0, float, "seconds without progress after which a call raises StalledError; 0 waits for ever"
+            "timeout",
+            0.0,
+            _SECONDS,
+            "seconds without progress after which a call raises StalledError; 0 waits for ever",
         ),
         Setting(
-            "errors", "", _errors, "`agree`: what one rank raises for a call, all ranks raise, at the cost of a message"
+            "errors",
+            "",
+            Kind("`agree` or nothing", _word(agree="agree")),
+            "`agree`: what one rank raises for a call, all ranks raise, at the cost of a message",
         ),
-        Setting("reproducible", "", _reproducible, "`runs` or `ranks`: see docs/sharp-bits.md"),
-        Setting("progress", "", _one_of("thread"), "`thread`: a thread of its own advances nonblocking calls"),
-        Setting("plan_cache", 256, int, "number of bound plans kept for each communicator"),
-        Setting("yield_wait", None, _yes_no_auto, "waiting ranks yield their core; `auto`: if ranks outnumber cores"),
-        Setting("prepare", True, _yes_no_auto, "`import mpicoll` puts a CUDA-capable UCX under MPI, if there is a GPU"),
+        Setting(
+            "reproducible",
+            "",
+            Kind("`runs`, `ranks` or nothing", _word(runs="runs", ranks="ranks")),
+            "`runs` or `ranks`: see docs/sharp-bits.md",
+        ),
+        Setting(
+            "progress",
+            "",
+            Kind("`thread` or nothing", _word(thread="thread")),
+            "`thread`: a thread of its own advances nonblocking calls",
+        ),
+        Setting("plan_cache", 256, _COUNT, "number of bound plans kept for each communicator"),
+        Setting("yield_wait", None, _YES_NO_AUTO, "waiting ranks yield their core; `auto`: if ranks outnumber cores"),
+        Setting("prepare", True, _YES_NO, "`import mpicoll` puts a CUDA-capable UCX under MPI, if there is a GPU"),
     )
 }
 
@@ -137,13 +206,7 @@ class Settings:
     def __init__(self, environ: dict[str, str] | None = None) -> None:
         """Read defaults and environment variables."""
         environ = dict(os.environ) if environ is None else environ
-        values = {}
-        for row in TABLE.values():
-            text = environ.get(row.variable)
-            try:
-                values[row.name] = row.default if text is None else row.parse(text)
-            except ValueError as error:
-                raise ValueError(f"{row.variable}: {error}") from None
+        values = {row.name: row.read(environ.get(row.variable, ""), row.variable) for row in TABLE.values()}
         object.__setattr__(self, "_base", values)
         object.__setattr__(self, "_scoped", ContextVar("mpicoll_settings", default=_NO_SCOPE))
         object.__setattr__(self, "_changes", count(1))
@@ -196,12 +259,7 @@ def _check_name(name: str) -> None:
 
 
 def _read(name: str, value: Any) -> Any:
-    if value is None or isinstance(value, bool):
-        return value
-    try:
-        return TABLE[name].parse(value)
-    except ValueError as error:
-        raise ValueError(f"setting {name}: {error}") from None
+    return TABLE[name].read(value, f"setting {name}")
 
 
 settings = Settings()

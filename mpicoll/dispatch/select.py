@@ -77,7 +77,7 @@ def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str
     if call:
         return _forced(parse_choice(call), facts), "algorithm= in the call"
     for text, who in ((communicator, "the communicator's rules"), (setting, "the setting `algorithms`")):
-        for rule in parse_rules(text):
+        for rule in _read(text, who):
             if rule.matches(facts.collective, facts.nbytes, facts.size, facts.memory):
                 return _forced(rule.choice, facts), f"{who}: {rule}"
     if facts.reproducible:  # pinned: what a tuner measured, or a number of segments, must not change bits
@@ -183,10 +183,19 @@ def _complete(choice: Choice, facts: Facts) -> Choice:
 def _table(file: str) -> tuple[Rule, ...]:
     if not file:
         return parse_rules((files("mpicoll.dispatch") / "default.rules").read_text(encoding="utf-8"))
+    who = f"the setting `tuning`, {file}"
     try:
-        return parse_rules(Path(file).read_text(encoding="utf-8"))
+        return _read(Path(file).read_text(encoding="utf-8"), who)
+    except OSError as error:
+        raise ValueError(f"{who}: {error.strerror}") from None
+
+
+def _read(text: str, who: str) -> tuple[Rule, ...]:
+    """Return rules; the error for a mistake names who made them."""
+    try:
+        return parse_rules(text)
     except ValueError as error:
-        raise ValueError(f"tuning table {file}: {error}") from None
+        raise ValueError(f"{who}: {error}") from None
 
 
 def describe_size(nbytes: int | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,16 +36,33 @@ class Flat:
         """Number of elements."""
         return int(self.array.size)
 
+    def part(self, start: int, count: int) -> Flat:
+        """Return `count` elements from `start` on; the whole is packed and unpacked all the same."""
+        if (start, count) == (0, self.size):
+            return self
+        address = self.pointer + start * self.array.dtype.itemsize
+        return replace(self, array=self.array[start : start + count], pointer=address)
+
 
 def is_cupy(array: object) -> bool:
-    """Tell whether this is a CuPy array, without importing CuPy."""
-    return type(array).__module__.partition(".")[0] == "cupy" and isinstance(array, sys.modules["cupy"].ndarray)
+    """Tell whether this is a CuPy array or of a class made from it, without importing CuPy."""
+    modules = {kind.__module__.partition(".")[0] for kind in type(array).__mro__}
+    return "cupy" in modules and isinstance(array, sys.modules["cupy"].ndarray)
+
+
+def empty(shape: tuple[int, ...], like: Array) -> Array:
+    """Return a new array with another one's dtype, on its device if that is the current one."""
+    kind: Any = np if isinstance(like, np.ndarray) else sys.modules["cupy"]
+    return kind.empty(shape, like.dtype)
 
 
 def as_array(collective: str, name: str, value: Any) -> Array:
-    """Return a NumPy or CuPy array that shares the value's memory."""
-    if isinstance(value, np.ndarray) or is_cupy(value):
-        return value
+    """Return a NumPy or CuPy array, of no class made from these, that shares the value's memory."""
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)  # of a masked array all elements
+    if is_cupy(value):
+        plain = sys.modules["cupy"].ndarray
+        return value if type(value) is plain else plain(value.shape, value.dtype, value.data, value.strides)
     if isinstance(value, np.generic):
         return np.asarray(value)
     if type(value).__module__.partition(".")[0] == "torch":
@@ -133,8 +150,7 @@ def flatten(collective: str, name: str, array: Array, *, writes: bool) -> Flat:
     if array.flags.c_contiguous:
         flat = array.reshape(-1)
         return Flat(flat, pointer_of(flat), device_of(array))
-    xp = np if isinstance(array, np.ndarray) else sys.modules["cupy"]
-    packed = xp.empty(array.shape, array.dtype)
+    packed = empty(array.shape, array)
     flat = packed.reshape(-1)
     result = Flat(flat, pointer_of(flat), device_of(array))
     result.before.append(lambda: packed.__setitem__(..., array))  # also what is only written, perhaps in part

@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.runtime.host import Call, Host
-from mpicoll.runtime.layout import Layout, Run
+from mpicoll.runtime.layout import Layout, Run, cut
 from mpicoll.runtime.ops import Operator
 from mpicoll.runtime.segments import Edges, finished_early
 from mpicoll.runtime.waiting import Waiter
@@ -33,6 +33,7 @@ class Bound:
         waits: position of each call that waits for messages, and their indices.
         program: where they are described.
         requests: all persistent requests, to be freed.
+        messages: requests of each message, several where it is longer than MPI can count.
         nbytes: bytes of each message.
         alive: false once freed.
         reached: position of the call that runs, or ran last.
@@ -59,6 +60,7 @@ class Bound:
     limited: bool = False
     keep: object = None
     nbytes: list[int] = field(default_factory=list)
+    messages: list[list[MPI.Prequest]] = field(default_factory=list)
 
     def add(self, *calls: Call | None, poll: Poll | None = None) -> None:
         """Append calls; `poll` belongs to each of them."""
@@ -80,7 +82,7 @@ class Bound:
         """Say which message the call at a position waits for."""
         if self.program is None or position not in self.waits:
             return "waiting for the device"
-        late = [t for t in self.waits[position] if not _is_complete(self.requests[t])]
+        late = [t for t in self.waits[position] if not all(map(_is_complete, self.messages[t]))]
         transfer = self.program.transfers[late[0] if late else self.waits[position][0]]
         steps = len(self.program.schedule.steps)
         blocks = ",".join(map(str, block_ids(transfer.ref, self.program.schedule)))
@@ -108,6 +110,7 @@ class Bound:
             request.Free()
         self.alive = False
         self.requests.clear()
+        self.messages.clear()
         self.calls.clear()
         self.polls.clear()
 
@@ -175,7 +178,8 @@ class Binder:
         runs = [self._run(t, layout, bases) for t in program.transfers]
         bound.nbytes = [nbytes for _, nbytes in runs]
         each = zip(program.transfers, runs, strict=True)
-        bound.requests = [self._request(transfer, program.lanes, run) for transfer, run in each]
+        bound.messages = [[self._request(t, program.lanes, piece) for piece in cut(run)] for t, run in each]
+        bound.requests = [request for message in bound.messages for request in message]
         synced_later = _synced_later(program)
         around.first(bound)
         for place, instruction in enumerate(program.instructions):
@@ -193,10 +197,10 @@ class Binder:
         match instruction:
             case Start(transfers):
                 bound.last_start = len(bound.calls)
-                bound.add(_starter([bound.requests[t] for t in transfers]))
+                bound.add(_starter([bound.messages[t] for t in transfers]))
             case Wait(transfers):
                 bound.waits[len(bound.calls)] = transfers
-                requests = [bound.requests[t] for t in transfers]
+                requests = [request for t in transfers for request in bound.messages[t]]
                 bound.add(self.waiter.waiter(requests), poll=self.waiter.poll(requests))
             case Launch(work) if work in synced_later:
                 bound.add(self.memory.launched(work))
@@ -263,8 +267,17 @@ def _synced_later(program: Program) -> set[int]:
     return found
 
 
-def _starter(requests: list[MPI.Prequest]) -> Call:
+def _starter(messages: list[list[MPI.Prequest]]) -> Call:
+    """Return a call that starts messages; pieces of one come in order, which MPI's Startall would not promise."""
+    requests = [request for message in messages for request in message]
     if len(requests) == 1:
         return requests[0].Start
-    start = MPI.Prequest.Startall
-    return lambda: start(requests)
+    if len(requests) == len(messages):
+        start = MPI.Prequest.Startall
+        return lambda: start(requests)
+
+    def start_in_order() -> None:
+        for request in requests:
+            request.Start()
+
+    return start_in_order

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.runtime.arrays import flatten
+from mpicoll.runtime.arrays import empty, flatten
 from mpicoll.runtime.operands import Call, Operands
 from mpicoll.runtime.spec import is_in_place
 from mpicoll.schedule.collectives import COLLECTIVES
@@ -27,9 +27,8 @@ def barrier(rank: int, size: int) -> Operands:
 def bcast(rank: int, size: int, buf: Any, root: int = 0) -> Operands:
     """Bcast: n elements on all ranks, read at the root and written elsewhere."""
     call = Call("bcast", "bcast", rank, size, root)
-    both = call.argument("buf", buf, writes=rank != root)
-    count = call.plain(both, "buf")
-    return call.operands(both, both, count=count, nbytes=count, aliased=True)
+    both = call.one("buf", buf, writes=rank != call.root)
+    return call.operands(both, both, count=both.size, nbytes=both.size, aliased=True)
 
 
 def reduction(
@@ -37,41 +36,37 @@ def reduction(
 ) -> Operands:
     """Reduce, Allreduce, Scan, Exscan: n elements each; Reduce's recvbuf only at the root."""
     call = Call(name, name, rank, size, root)
-    receives = name != "reduce" or rank == root
+    receives = name != "reduce" or rank == call.root
     if not receives:
         call.refuse_in_place("sendbuf", sendbuf)
-        source = call.argument("sendbuf", sendbuf)
-        count = call.plain(source, "sendbuf")
-        return call.operands(source, None, count=count, nbytes=count, op=op)
+        source = call.one("sendbuf", sendbuf)
+        return call.operands(source, None, count=source.size, nbytes=source.size, op=op)
     if is_in_place(sendbuf) or sendbuf is None or sendbuf is recvbuf:
-        both = call.argument("recvbuf", recvbuf, writes=True)
-        count = call.plain(both, "recvbuf")
-        return call.operands(both, both, count=count, nbytes=count, op=op, aliased=True)
-    source = call.argument("sendbuf", sendbuf)
-    target = call.argument("recvbuf", recvbuf, writes=True)
-    count = call.plain(source, "sendbuf")
-    call.same("recvbuf", call.plain(target, "recvbuf"), "sendbuf", count)
+        both = call.one("recvbuf", recvbuf, writes=True)
+        return call.operands(both, both, count=both.size, nbytes=both.size, op=op, aliased=True)
+    source = call.one("sendbuf", sendbuf)
+    target = call.one("recvbuf", recvbuf, writes=True)
+    call.same("recvbuf", target.size, "sendbuf", source.size)
     aliased = call.same_start(source, target)
     if not aliased:
         call.apart(source, target, "MPI.IN_PLACE")
-    return call.operands(source, target, count=count, nbytes=count, op=op, aliased=aliased)
+    return call.operands(source, target, count=source.size, nbytes=source.size, op=op, aliased=aliased)
 
 
 def gather(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any, root: int = 0) -> Operands:
     """Gather, Gatherv: each rank's block, all of them at the root."""
     call = Call("gather", "gatherv" if vector else "gather", rank, size, root)
-    if rank != root:
+    if rank != call.root:
         call.refuse_in_place("sendbuf", sendbuf)
-        source = call.argument("sendbuf", sendbuf)
-        count = call.plain(source, "sendbuf")
-        return call.operands(source, None, in_blocks=((count,), (0,)), nbytes=None if vector else count * size)
+        source = call.one("sendbuf", sendbuf)
+        nbytes = None if vector else source.size * size
+        return call.operands(source, None, in_blocks=((source.size,), (0,)), nbytes=nbytes)
     in_place = is_in_place(sendbuf) or sendbuf is None
-    target = call.argument("recvbuf", recvbuf, writes=True)
-    blocks = call.blocks(target, "recvbuf", vector)
+    target, blocks = call.blocks("recvbuf", recvbuf, vector, writes=True)
     nbytes = None if vector else sum(blocks[0])
     if in_place:
         return call.own_block_of(target, blocks, nbytes=nbytes)
-    source = call.argument("sendbuf", sendbuf)
+    source = call.one("sendbuf", sendbuf)
     return call.into_blocks(source, target, blocks, nbytes=nbytes)
 
 
@@ -79,29 +74,27 @@ def allgather(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) ->
     """Allgather, Allgatherv: each rank's block, all of them everywhere."""
     call = Call("allgather", "allgatherv" if vector else "allgather", rank, size)
     in_place = is_in_place(sendbuf) or sendbuf is None
-    target = call.argument("recvbuf", recvbuf, writes=True)
-    blocks = call.blocks(target, "recvbuf", vector)
+    target, blocks = call.blocks("recvbuf", recvbuf, vector, writes=True)
     if in_place:
         return call.own_block_of(target, blocks, nbytes=sum(blocks[0]))
-    source = call.argument("sendbuf", sendbuf)
+    source = call.one("sendbuf", sendbuf)
     return call.into_blocks(source, target, blocks, nbytes=sum(blocks[0]))
 
 
 def scatter(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any, root: int = 0) -> Operands:
     """Scatter, Scatterv: the root's blocks, each to its rank."""
     call = Call("scatter", "scatterv" if vector else "scatter", rank, size, root)
-    if rank != root:
+    if rank != call.root:
         call.refuse_in_place("recvbuf", recvbuf)
-        target = call.argument("recvbuf", recvbuf, writes=True)
-        count = call.plain(target, "recvbuf")
-        return call.operands(None, target, out_blocks=((count,), (0,)), nbytes=None if vector else count * size)
-    source = call.argument("sendbuf", sendbuf)
-    blocks = call.blocks(source, "sendbuf", vector)
+        target = call.one("recvbuf", recvbuf, writes=True)
+        nbytes = None if vector else target.size * size
+        return call.operands(None, target, out_blocks=((target.size,), (0,)), nbytes=nbytes)
+    source, blocks = call.blocks("sendbuf", sendbuf, vector)
     nbytes = None if vector else sum(blocks[0])
     own = (blocks[0][rank],), (blocks[1][rank],)
     if is_in_place(recvbuf) or recvbuf is None:
         return call.operands(source, source, in_blocks=blocks, out_blocks=own, nbytes=nbytes, aliased=True)
-    target = call.argument("recvbuf", recvbuf, writes=True)
+    target = call.one("recvbuf", recvbuf, writes=True)
     return call.from_blocks(source, target, blocks, nbytes=nbytes)
 
 
@@ -115,19 +108,16 @@ def reduce_scatter(
     method = "reduce_scatter_block" if recvcounts is None else "reduce_scatter"
     call = Call("reduce_scatter", method, rank, size)
     in_place = is_in_place(sendbuf) or sendbuf is None
-    if in_place:
-        source = call.argument("recvbuf", recvbuf, writes=True)
-    else:
-        source = call.argument("sendbuf", sendbuf)
-    blocks = call.given_blocks(source, "recvbuf" if in_place else "sendbuf", recvcounts)
+    name, buffer = ("recvbuf", recvbuf) if in_place else ("sendbuf", sendbuf)
+    source, blocks = call.counted(name, buffer, recvcounts, writes=in_place)
     nbytes = sum(blocks[0])
     if in_place:  # the result goes to the front at the end; what is behind it stays as it was
-        result = type(source.array)((blocks[0][rank],), source.array.dtype)
+        result = empty((blocks[0][rank],), source.array)
         target = flatten(call.method, "recvbuf", result, writes=True)
         done = call.operands(source, target, in_blocks=blocks, out_blocks=((result.size,), (0,)), nbytes=nbytes, op=op)
         done.after.insert(0, lambda: source.array.__setitem__(slice(result.size), result))
         return done
-    target = call.argument("recvbuf", recvbuf, writes=True)
+    target = call.one("recvbuf", recvbuf, writes=True)
     return call.from_blocks(source, target, blocks, nbytes=nbytes, op=op)
 
 
@@ -135,17 +125,15 @@ def alltoall(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) -> 
     """Alltoall, Alltoallv: block q of the input goes to rank q, whose block becomes this rank's."""
     call = Call("alltoall", "alltoallv" if vector else "alltoall", rank, size)
     in_place = is_in_place(sendbuf) or sendbuf is None
-    target = call.argument("recvbuf", recvbuf, writes=True)
-    out_blocks = call.blocks(target, "recvbuf", vector)
+    target, out_blocks = call.blocks("recvbuf", recvbuf, vector, writes=True)
     nbytes = None if vector else sum(out_blocks[0])
     if in_place:
-        held = type(target.array)(target.array.shape, target.array.dtype)  # recvbuf is replaced block by block
+        held = empty(target.array.shape, target.array)  # recvbuf is replaced block by block
         source = flatten(call.method, "recvbuf", held, writes=False)
         done = call.operands(source, target, in_blocks=out_blocks, out_blocks=out_blocks, nbytes=nbytes)
         done.before.append(lambda: held.__setitem__(..., target.array))
         return done
-    source = call.argument("sendbuf", sendbuf)
-    in_blocks = call.blocks(source, "sendbuf", vector)
+    source, in_blocks = call.blocks("sendbuf", sendbuf, vector)
     if not vector:
         call.same("recvbuf", sum(out_blocks[0]), "sendbuf", sum(in_blocks[0]))
     if in_blocks[0][rank] != out_blocks[0][rank]:

@@ -15,7 +15,7 @@ from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.calls import read_call
 from mpicoll.runtime.channel import Channel
 from mpicoll.runtime.exchange import Routine, exchanged
-from mpicoll.runtime.operands import Operands
+from mpicoll.runtime.operands import Operands, check_options
 from mpicoll.runtime.streams import is_captured, on
 from mpicoll.settings import settings
 
@@ -60,10 +60,7 @@ class Call:
     def read(self) -> Operands:
         """Return what the arguments mean; every check that needs no other rank."""
         operands = read_call(self.method, self.channel.rank, self.channel.size, self.arguments, self.named or {})
-        if operands.device < 0 and self.stream is not None:
-            raise ValueError(f"{operands.method}: stream is given, but the arrays are on the host")
-        if not isinstance(self.algorithm, str | None):
-            raise TypeError(f"{operands.method}: algorithm is a {type(self.algorithm).__name__}, not a name or None")
+        check_options(operands, self.algorithm, self.stream)
         return operands
 
     def captured(self, operands: Operands) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpicoll.runtime.layout import Run
-from mpicoll.runtime.ops import Operator, is_half
+from mpicoll.runtime.ops import Operator, is_half, whole
 
 Call = Callable[[], object]
 
@@ -30,8 +30,10 @@ class Host:
 
     def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Call:
         """Return a call that combines the sources, left to right, into the target."""
-        into, operands = view(target, dtype), [view(s, dtype) for s in sources]
         function = complex_product if op.name == "PROD" and dtype.kind == "c" else op.function
+        if op.ufunc is np.add and dtype.kind == "c":
+            dtype = np.dtype(f"f{dtype.itemsize // 2}")  # the sum of the parts: two numbers at least
+        into, operands = view(target, dtype), [view(s, dtype) for s in sources]
         if function is not None:
             return lambda: apply(function, into, operands)
         ufunc = op.ufunc
@@ -43,6 +45,8 @@ class Host:
         a, b = operands
         if dtype.kind in "biu":
             return lambda: ufunc(a, b, out=into, casting="unsafe")
+        if into.size == 1 and target == sources[0]:
+            return lambda: _combine_one(ufunc, into, a, b)
         return lambda: _combine(ufunc, into, a, b)
 
     def copy(self, target: Run, source: Run) -> Call:
@@ -82,13 +86,26 @@ def apply(function: Any, into: Any, operands: list[Any]) -> None:
     total = operands[0]
     for operand in operands[1:]:
         total = function(total, operand)
-    into[...] = total.reshape(into.shape)
+    total = total.reshape(into.shape)
+    if into.dtype.names:  # an assignment of records leaves out what is between their fields
+        into, total = whole(into), whole(total.astype(into.dtype, copy=False))
+    into[...] = total
 
 
 @np.errstate(all="ignore")
 def _combine(ufunc: np.ufunc, into: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
     """Combine two arrays; an overflow is no reason to stop, since other ranks would wait."""
     ufunc(a, b, out=into, casting="unsafe")
+
+
+@np.errstate(all="ignore")
+def _combine_one(ufunc: np.ufunc, into: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """Combine one element with another, into itself.
+
+    NumPy would take this for the sum of an array and add the other way round.  Of two NaN the other
+    one's payload would then stay, on the ranks where the result is put into the first operand.
+    """
+    into[0] = ufunc(a, b)[0]
 
 
 @np.errstate(all="ignore")

@@ -25,6 +25,19 @@ _PLAIN = """
 __device__ __forceinline__ A load(T x) { return x; }
 __device__ __forceinline__ T store(A x) { return x; }
 """
+#: of two NaN the adder of doubles keeps one by its place in the instruction, where the compiler may swap them: the
+#: kernels of two ranks could differ. (The adder of floats gives one NaN for all.)
+_ONE_NAN = """
+__device__ __forceinline__ double one_nan(double x) { return x == x ? x : __longlong_as_double(0x7ff8000000000000LL); }
+"""
+_DOUBLE = f"""{_ONE_NAN}
+__device__ __forceinline__ A load(T x) {{ return x; }}
+__device__ __forceinline__ T store(A x) {{ return one_nan(x); }}
+"""
+_DOUBLE_COMPLEX = f"""{_ONE_NAN}
+__device__ __forceinline__ A load(T x) {{ return x; }}
+__device__ __forceinline__ T store(A x) {{ return C(one_nan(x.re), one_nan(x.im)); }}
+"""
 _COMPLEX = """
 struct __align__(sizeof(R)) C {
   R re, im;
@@ -53,9 +66,9 @@ _TYPES = {
     "float16": ("unsigned short", "float", _HALF),
     "bfloat16": ("unsigned short", "float", _BFLOAT),
     "float32": ("float", "float", _PLAIN),
-    "float64": ("double", "double", _PLAIN),
+    "float64": ("double", "double", _DOUBLE),
     "complex64": ("C", "C", _PLAIN),
-    "complex128": ("C", "C", _PLAIN),
+    "complex128": ("C", "C", _DOUBLE_COMPLEX),
 }
 
 _SOURCE = """

@@ -6,14 +6,17 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from mpicoll.dispatch.plan import LARGEST_MESSAGE
 from mpicoll.runtime.arena import apart
-from mpicoll.runtime.operands import Blocks, Operands
+from mpicoll.runtime.operands import Operands
+from mpicoll.runtime.reader import Blocks
 from mpicoll.schedule.ir import Ref, Schedule
 from mpicoll.schedule.pack import consecutive
 from mpicoll.schedule.partition import offsets, split
 
 #: (address, number of bytes)
 Run = tuple[int, int]
+
 
 #: bytes at whose multiples blocks start, relative to the array
 ALIGNED = 16
@@ -141,6 +144,17 @@ def merge(runs: Iterable[Run]) -> list[Run]:
         elif nbytes:
             merged.append((address, nbytes))
     return merged
+
+
+def cut(run: Run, most: int = LARGEST_MESSAGE) -> list[Run]:
+    """Return a run in pieces of at most so many bytes, in order; an empty one as it is.
+
+    Sender and receiver of a message cut alike, for both know its length:
+
+        cut((1000, 25), most=10) == [(1000, 10), (1010, 10), (1020, 5)]
+    """
+    address, nbytes = run
+    return [(address + at, min(most, nbytes - at)) for at in range(0, nbytes, most)] or [run]
 
 
 def _grain(operands: Operands) -> int:

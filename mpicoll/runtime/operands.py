@@ -1,6 +1,6 @@
-"""A call's arguments, understood: read, compared, and turned into operands.
+"""A call's arguments, understood: compared, and turned into operands.
 
-`runtime/calls.py` says what each method's arguments mean; this is what it says it with.
+`runtime/calls.py` says what each method's arguments mean; this, and `runtime/reader.py`, is what it says it with.
 """
 
 from __future__ import annotations
@@ -11,14 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from mpicoll.runtime.arrays import Flat, flatten, overlap
-from mpicoll.runtime.ops import Operator, operator
-from mpicoll.runtime.spec import Spec, integers, is_in_place, read_spec
-from mpicoll.schedule.collectives import COLLECTIVES, Collective
-from mpicoll.schedule.partition import offsets
-
-#: counts and displacements of blocks, by block number on this rank
-Blocks = tuple[tuple[int, ...], tuple[int, ...]]
+from mpicoll.runtime.arrays import Flat, overlap
+from mpicoll.runtime.ops import Operator, operator_of
+from mpicoll.runtime.reader import Blocks, Reader
+from mpicoll.schedule.collectives import Collective
 
 
 @dataclass
@@ -70,101 +66,21 @@ class Operands:
         return {name: flat.pointer if flat else 0 for name, flat in flats}
 
 
-def dense(counts: tuple[int, ...]) -> Blocks:
-    """Return blocks that lie one after the other."""
-    return counts, offsets(counts)
+def check_options(operands: Operands, algorithm: Any, stream: Any) -> None:
+    """Raise an error that names the call if `algorithm` or `stream` is nothing that it can take."""
+    method = operands.method
+    if algorithm is not None and not isinstance(algorithm, str):
+        raise TypeError(f"{method}: algorithm is {algorithm!r}, not a name or None")
+    if stream is None:
+        return
+    if operands.device < 0:
+        raise ValueError(f"{method}: stream is given, but the arrays are on the host")
+    if not (hasattr(stream, "ptr") or hasattr(stream, "cuda_stream")):
+        raise TypeError(f"{method}: stream is {stream!r}, not a CUDA stream")
 
 
-class Call:
-    """One call being understood: reads arguments, compares them, and makes the operands."""
-
-    def __init__(self, name: str, method: str, rank: int, size: int, root: int = 0) -> None:
-        self.row, self.method, self.rank, self.size = COLLECTIVES[name], method, rank, size
-        if not 0 <= root < size:
-            raise ValueError(f"{method}: root {root} is out of range for {size} ranks")
-        self.root = root
-        self.specs: dict[int, Spec] = {}
-
-    def argument(self, name: str, value: Any, *, writes: bool = False) -> Flat:
-        """Read one buffer argument."""
-        if is_in_place(value):
-            raise ValueError(f"{self.method}: {name} cannot be MPI.IN_PLACE")
-        if writes and isinstance(value, np.generic):
-            raise ValueError(f"{self.method}: {name} is a scalar, which cannot receive")
-        spec = read_spec(self.method, name, value)
-        if spec.array is None:
-            if spec.counts is None or any(spec.counts):
-                raise ValueError(f"{self.method}: {name} is None, but significant on rank {self.rank}")
-            spec = Spec(np.empty(0, "u1"), spec.count, spec.counts, spec.displs)
-        flat = flatten(self.method, name, spec.array, writes=writes)
-        self.specs[id(flat)] = spec
-        return flat
-
-    def refuse_in_place(self, name: str, value: Any) -> None:
-        """Refuse MPI.IN_PLACE where only the root may say it."""
-        if is_in_place(value):
-            raise ValueError(
-                f"{self.method}: {name} is MPI.IN_PLACE on rank {self.rank}; only root {self.root} may say so"
-            )
-
-    def plain(self, flat: Flat, name: str) -> int:
-        """Return the number of elements of a buffer that is one block."""
-        spec = self.specs[id(flat)]
-        if spec.counts is not None and len(spec.counts) != 1:
-            raise ValueError(f"{self.method}: {name} is one block, but {len(spec.counts)} counts are given")
-        count = spec.counts[0] if spec.counts else spec.count
-        if count is None:
-            return flat.size
-        if not 0 <= count <= flat.size:
-            raise ValueError(f"{self.method}: {name} has {flat.size} elements, count is {count}")
-        return count
-
-    def blocks(self, flat: Flat, name: str, vector: bool) -> Blocks:
-        """Return the blocks of a buffer that has one for every rank."""
-        spec = self.specs[id(flat)]
-        counts, displs = spec.counts, spec.displs
-        if (counts or displs) and not vector:
-            raise ValueError(f"{self.method}: {name} has counts of its own; use {self.row.methods[-1]}")
-        if counts is None:
-            if displs is not None and spec.count is None:
-                raise ValueError(f"{self.method}: {name} has displacements but no counts")
-            counts = (self._each(flat, name, spec, vector),) * self.size
-        if displs is None:
-            displs = offsets(counts) if spec.stride is None else tuple(r * spec.stride for r in range(len(counts)))
-        return self._fitting(flat, name, (counts, displs))
-
-    def _each(self, flat: Flat, name: str, spec: Spec, vector: bool) -> int:
-        """Return the elements of each of equal blocks."""
-        if spec.count is not None:
-            return spec.count
-        each, rest = divmod(flat.size, self.size)
-        if rest:
-            hint = "" if vector else f"; use {self.row.methods[-1]}"
-            raise ValueError(
-                f"{self.method}: {name} has {flat.size} elements, not a multiple of {self.size} ranks{hint}"
-            )
-        return each
-
-    def given_blocks(self, flat: Flat, name: str, counts: Any) -> Blocks:
-        """Return blocks whose counts are an argument of their own; None: equal ones."""
-        if counts is None:
-            return self.blocks(flat, name, vector=False)
-        whole = self.plain(flat, name)
-        numbers = integers(self.method, "recvcounts", counts)
-        if len(numbers) == self.size and sum(numbers) != whole:
-            raise ValueError(f"{self.method}: {name} has {whole} elements, recvcounts sum to {sum(numbers)}")
-        return self._fitting(flat, name, dense(numbers))
-
-    def _fitting(self, flat: Flat, name: str, blocks: Blocks) -> Blocks:
-        counts, displs = blocks
-        if len(counts) != self.size or len(displs) != self.size:
-            raise ValueError(
-                f"{self.method}: {name} has {len(counts)} counts and {len(displs)} displacements for {self.size} ranks"
-            )
-        end = max((d + c for c, d in zip(counts, displs, strict=True) if c), default=0)
-        if min(counts) < 0 or end > flat.size:
-            raise ValueError(f"{self.method}: {name} has {flat.size} elements, its blocks need {end}")
-        return blocks
+class Call(Reader):
+    """One call being understood: compares the arguments that it has read, and makes the operands."""
 
     def same(self, name: str, count: int, other: str, expected: int) -> None:
         """Compare two counts."""
@@ -187,7 +103,7 @@ class Call:
 
     def into_blocks(self, source: Flat, target: Flat, blocks: Blocks, nbytes: int | None) -> Operands:
         """The input is one block, the output has all of them."""
-        count = self.plain(source, "sendbuf")
+        count = source.size
         self._own_count("sendbuf", count, "recvbuf", blocks)
         aliased = self._is_own_block(source, target, blocks)
         if not aliased:
@@ -198,7 +114,7 @@ class Call:
 
     def from_blocks(self, source: Flat, target: Flat, blocks: Blocks, nbytes: int | None, op: Any = None) -> Operands:
         """The input has all blocks, the output is one of them."""
-        count = self.plain(target, "recvbuf")
+        count = target.size
         self._own_count("recvbuf", count, "sendbuf", blocks)
         aliased = self._is_own_block(target, source, blocks)
         if not aliased:
@@ -234,11 +150,11 @@ class Call:
         if source and target:
             self._alike(source, target)
         dtype = first.array.dtype
-        found = operator(self.method, op) if self.row.reducing else None
+        found = operator_of(self.method, op) if self.row.reducing else None
         if found:
-            if any(spec.raw for spec in self.specs.values()):
+            if self.raw:
                 raise TypeError(f"{self.method}: op {found.name} is not defined for MPI.BYTE")
-            found.check(self.method, dtype)
+            found.check(self.method, dtype, (count,) if count is not None else (*in_blocks[0], *out_blocks[0]))
         flats = [source] if source is target else [source, target]
         return Operands(
             self.row,

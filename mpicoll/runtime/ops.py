@@ -9,7 +9,7 @@ One rule for host and device:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,11 +54,15 @@ class Operator:
         """A user's own, which takes what its function takes."""
         return self.function is not None and self.kinds == _ANY
 
-    def check(self, collective: str, dtype: np.dtype) -> None:
-        """Raise TypeError unless the operator serves this dtype."""
+    def check(self, collective: str, dtype: np.dtype, counts: Iterable[int]) -> None:
+        """Raise TypeError unless the operator serves this dtype, ValueError if a count is no multiple of an item."""
+        item = self.width if self.users or not dtype.names else 1  # a record is an item by itself
+        for count in counts:
+            if count % item:
+                raise ValueError(f"{collective}: op {self.name} combines items of {item} elements, not {count}")
         if self.users:
             return
-        if kind(dtype) not in self.kinds:
+        if kind(dtype) not in self.kinds or (kind(dtype) == "V" and not _is_pair(dtype)):
             raise TypeError(f"{collective}: op {self.name} is not defined for {dtype}")
         if not dtype.isnative:
             raise TypeError(f"{collective}: {dtype} is not in this machine's byte order; convert it first")
@@ -67,6 +71,12 @@ class Operator:
 def kind(dtype: np.dtype) -> str:
     """Return a dtype's kind, where bfloat16 (which NumPy calls void) is floating."""
     return "f" if dtype.name == "bfloat16" else dtype.kind
+
+
+def _is_pair(dtype: np.dtype) -> bool:
+    """Tell whether this is a record of two real numbers."""
+    fields = [part for part, *_ in (dtype.fields or {}).values()]
+    return len(fields) == 2 and all(kind(part) in "iuf" for part in fields)
 
 
 def is_half(dtype: np.dtype) -> bool:
@@ -132,7 +142,7 @@ def _locate(larger: bool) -> Callable[[Any, Any], Any]:
         if a.dtype.names:
             value, index = a.dtype.names
             take_a = _takes_first(a[value], a[index], b[value], b[index], larger)
-            return np.where(take_a, a, b)
+            return np.where(take_a, whole(a), whole(b)).view(a.dtype)
         x, y = a.reshape(-1, 2), b.reshape(-1, 2)
         take_a = _takes_first(x[:, 0], x[:, 1], y[:, 0], y[:, 1], larger)
         result = y.copy()
@@ -142,9 +152,17 @@ def _locate(larger: bool) -> Callable[[Any, Any], Any]:
     return combine
 
 
+def whole(records: Any) -> Any:
+    """Return records as bytes, with those between the fields."""
+    return records.view(np.dtype((np.void, records.dtype.itemsize)))
+
+
 def _takes_first(a: Any, i: Any, b: Any, j: Any, larger: bool) -> Any:
-    wins = a > b if larger else a < b
-    return wins | (a != a) | ((a == b) & (i <= j))
+    """Tell where (a, i) is the result: NaN before numbers, and among equal values the lower index."""
+    no_number, other_no_number = a != a, b != b
+    wins = (a > b if larger else a < b) | (no_number & ~other_no_number)
+    alike = (a == b) | (no_number & other_no_number)
+    return wins | (alike & (i <= j))
 
 
 _OPERATORS = (
@@ -180,7 +198,7 @@ def _name_of(op: object) -> str:
     return repr(op)
 
 
-def operator(collective: str, op: MPI.Op | Average | Op) -> Operator:
+def operator_of(collective: str, op: MPI.Op | Average | Op) -> Operator:
     """Return the operator for mpi4py's op, mpicoll.AVG or an mpicoll.Op; raises UnsupportedError for others."""
     if isinstance(op, Average):
         return _AVERAGE

@@ -32,6 +32,22 @@ _lock = threading.RLock()
 in_flight: list[Operation] = []
 
 
+def _modes() -> tuple[float, bool, bool]:
+    """Return the time limit, whether ranks share errors, and whether a thread makes progress; kept between changes."""
+    version = settings.version
+    if version != _known_modes[0]:
+        modes = settings.timeout, bool(settings.errors), settings.progress == "thread"
+        _known_modes[:] = [version, modes]
+    found: tuple[float, bool, bool] = _known_modes[1]
+    return found
+
+
+_known_modes: list[Any] = [None, None]
+
+#: the program of an operation that has none yet
+NOTHING = Bound()
+
+
 class Operation:
     """A routine on its way: it goes on whenever somebody looks, until it has ended.
 
@@ -49,6 +65,15 @@ class Operation:
         refused: another rank's call has raised.
         error: the error with which it has ended.
     """
+
+    name = ""
+    bound = NOTHING
+    position = moved = 0
+    condition: Condition | None = None
+    started = done = own = ran = refused = False
+    result: Any = None
+    error: BaseException | None = None
+    patience: faults.Patience | None = None
 
     def __init__(
         self,
@@ -71,22 +96,20 @@ class Operation:
             lane: see above.
         """
         self.channel, self.keep, self.device, self.lane = channel, keep, device, lane
-        self.bound, self.number, self.name = Bound(), channel.calls, name
-        self.position = self.moved = 0
-        self.condition: Condition | None = None
-        self.started = self.done = self.own = self.ran = self.refused = False
-        self.error: BaseException | None = None
-        self.result: Any = None
+        self.number = channel.calls
+        if name:
+            self.name = name
+        limit, self.shares_errors, threaded = _modes()
+        if limit > 0:
+            self.patience = faults.Patience(limit)
         self.routine = make(self)
-        self.shares_errors, limit = bool(settings.errors), settings.timeout
-        self.patience = faults.Patience(limit) if limit > 0 else None
         with _lock:
             before, channel.last[lane] = channel.last.get(lane), self
             if before is not None and not before.started:
                 self.condition = lambda: before.started
             in_flight.append(self)
             self._advance()
-        if settings.progress == "thread" and not self.done:
+        if threaded and not self.done:
             _Helper.wake()
 
     def check(self) -> None:

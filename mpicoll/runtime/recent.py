@@ -31,7 +31,10 @@ class Recent:
 
     def find(self, key: Key | None) -> Any:
         """Return what is remembered of an equal call: a bound program, or for calls that do not block a decision."""
-        known = self.calls.get(key) if key is not None else None
+        try:
+            known = self.calls.get(key)  # type: ignore[arg-type]  # nothing is kept under None
+        except TypeError:  # something that is refused later, such as a list for an algorithm's name
+            return None
         return known if known is not None and known.alive else None
 
     def remember(self, key: Key | None, found: Bound | Decision) -> None:

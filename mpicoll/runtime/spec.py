@@ -22,7 +22,8 @@ class Spec:
         count: number of elements (per block where the argument has blocks), None if not given.
         counts: elements of each block, None if not given.
         displs: where each block starts, in elements, None if not given.
-        stride: distance of the blocks' starts, where one number stands for all displacements.
+        displ: a displacement that is one number, in elements: where the block starts, or equal blocks start;
+            in the v-variants the distance of the blocks' starts.
         raw: the elements are taken as bytes (MPI.BYTE was given).
     """
 
@@ -30,7 +31,7 @@ class Spec:
     count: int | None = None
     counts: tuple[int, ...] | None = None
     displs: tuple[int, ...] | None = None
-    stride: int | None = None
+    displ: int | None = None
     raw: bool = False
 
 
@@ -57,20 +58,20 @@ def read_spec(collective: str, name: str, argument: Any) -> Spec:
     raw = bool(rest) and isinstance(rest[-1], MPI.Datatype) and rest[-1] == MPI.BYTE
     if rest and isinstance(rest[-1], MPI.Datatype | str):
         array = _typed(collective, name, array, rest.pop())
-    count, counts, displs, stride = _read_counts(collective, name, rest)
-    return Spec(array, count, counts, displs, stride, raw)
+    count, counts, displs, displ = _read_counts(collective, name, rest)
+    return Spec(array, count, counts, displs, displ, raw)
 
 
 def _read_counts(
     collective: str, name: str, rest: list[Any]
 ) -> tuple[int | None, tuple[int, ...] | None, tuple[int, ...] | None, int | None]:
-    """Return (count, counts, displs, stride); a tuple of two is (counts, displacements), as in mpi4py."""
+    """Return (count, counts, displs, displ); a tuple of two is (counts, displacements), as in mpi4py."""
     if len(rest) == 1 and isinstance(rest[0], tuple) and len(rest[0]) == 2:
         rest = list(rest[0])
     counts, displs = (*rest, None, None)[:2]
     count, many = _one_or_many(collective, name, counts)
-    stride, places = _one_or_many(collective, name, displs)
-    return count, many, places, stride
+    displ, places = _one_or_many(collective, name, displs)
+    return count, many, places, displ
 
 
 def _one_or_many(collective: str, name: str, given: Any) -> tuple[int | None, tuple[int, ...] | None]:

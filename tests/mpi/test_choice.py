@@ -141,7 +141,9 @@ def test_rules_that_cannot_be_read(world):
         mpicoll.Communicator(MPI.COMM_WORLD, algorithms="allreduce:rings")
     with (
         mpicoll.override(algorithms="allreduces:ring"),
-        pytest.raises(ValueError, match=r"^rule 'allreduces:ring': no collective 'allreduces'; known: "),
+        pytest.raises(
+            ValueError, match=r"^the setting `algorithms`: rule 'allreduces:ring': no collective 'allreduces'; known: "
+        ),
     ):
         world.Allreduce(X, Y)
     check(world, Case("Allreduce"))

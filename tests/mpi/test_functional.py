@@ -184,8 +184,14 @@ def test_uneven_arrays_are_joined(shape):
 @pytest.mark.parametrize(
     ("odd", "text"),
     [
-        (lambda: np.zeros((2, 4)), "{name}: x is ((2, 3), '<f8') on rank 0, ((2, 4), '<f8') on rank {last}"),
-        (lambda: np.zeros((2, 3), "f4"), "{name}: x is ((2, 3), '<f8') on rank 0, ((2, 3), '<f4') on rank {last}"),
+        (
+            lambda: np.zeros((2, 4)),
+            "{name}: x is of shape (2, 3), float64 on rank 0, of shape (2, 4), float64 on rank {last}",
+        ),
+        (
+            lambda: np.zeros((2, 3), "f4"),
+            "{name}: x is of shape (2, 3), float64 on rank 0, of shape (2, 3), float32 on rank {last}",
+        ),
     ],
 )
 @pytest.mark.mpi(min_size=2)

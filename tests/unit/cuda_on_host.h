@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 
 #define __device__
 #define __global__
@@ -15,6 +16,7 @@
 
 struct uint4 { unsigned x, y, z, w; };
 static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return uint4{x, y, z, w}; }
+static inline double __longlong_as_double(long long x) { double y; std::memcpy(&y, &x, sizeof y); return y; }
 struct Index { unsigned x; };
 static thread_local Index threadIdx, blockIdx;
 static Index blockDim, gridDim;

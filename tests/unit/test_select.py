@@ -1,5 +1,7 @@
 """Who decides, and what happens to a choice that cannot serve."""
 
+import re
+
 import pytest
 
 import mpicoll
@@ -119,10 +121,17 @@ def test_a_mistake_in_a_table_names_the_file(table):
     assert file in str(caught.value)
 
 
-def test_a_missing_table_is_named(tmp_path):
-    file = str(tmp_path / "none")
-    with pytest.raises(OSError, match=file):
+@pytest.mark.parametrize("kind", ["missing", "a folder"])
+def test_a_table_that_cannot_be_read_is_named_with_its_setting(tmp_path, kind):
+    file = str(tmp_path / "none" if kind == "missing" else tmp_path)
+    text = "No such file or directory" if kind == "missing" else "Is a directory"
+    with pytest.raises(ValueError, match=f"^the setting `tuning`, {re.escape(file)}: {text}$"):
         choose(tuning=file)
+
+
+def test_rules_of_a_setting_that_cannot_be_read_name_it():
+    with pytest.raises(ValueError, match=r"^the setting `algorithms`: rule 'ring': needs a collective, a colon"):
+        choose(setting="ring")
 
 
 def test_what_a_choice_says_is_kept_and_the_rest_is_filled_in():

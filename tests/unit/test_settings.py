@@ -101,6 +101,73 @@ def test_a_bad_value_in_a_program_names_the_setting(name):
     assert settings.as_dict() == Settings({}).as_dict()
 
 
+NAN = float("nan")
+#: for each setting: values in a program that are not allowed
+NOT_ALLOWED = {
+    "algorithms": [None, 5, True, b"allreduce:ring"],
+    "tuning": [None, 5, True],
+    "segment_bytes": [None, 1.5, -5, True, NAN, "-1"],
+    "scratch_limit": [None, 2.0**20, 0, -1, True, "0"],
+    "cuda_aware": [1, 0, 1.0, [], "both"],
+    "path": [5, True, "mapped,direct"],
+    "mapped_bytes": [None, -1, 1.0, False],
+    "mapped_shared": [None, 1, "auto"],
+    "debug": [None, 2.7, -1, True, [1], "1.5"],
+    "timeout": [None, [1], -1, NAN, float("inf"), -float("inf"), True, "nan", "-0.5", 10**400],
+    "errors": [None, True, 0, ["agree"]],
+    "reproducible": [None, True, 1],
+    "progress": [None, True, False],
+    "plan_cache": [None, -3, 2.0, True],
+    "yield_wait": [1, "maybe"],
+    "prepare": [None, 1, "auto"],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in NOT_ALLOWED.items() for value in values])
+def test_a_value_that_is_not_allowed_is_an_error_with_name_value_and_what_is(name, value):
+    """One rule for assignments and overrides; nothing is changed."""
+    settings, allowed = Settings({}), TABLE[name].kind.allowed.replace("`", "")
+    for change in (lambda: setattr(settings, name, value), settings.override(**{name: value}).__enter__):
+        with pytest.raises(ValueError, match=f"^setting {name}: ") as caught:
+            change()
+        assert str(caught.value) == f"setting {name}: {value!r} is not {allowed}"
+    assert settings.as_dict() == Settings({}).as_dict()
+
+
+@pytest.mark.parametrize(("name", "text"), [(n, t) for n, vs in NOT_ALLOWED.items() for t in vs if isinstance(t, str)])
+def test_a_text_that_is_not_allowed_is_none_in_a_variable_either(name, text):
+    with pytest.raises(ValueError, match=f"^{TABLE[name].variable}: "):
+        Settings({TABLE[name].variable: text})
+
+
+def test_values_that_are_not_allowed_are_tried_for_each_setting():
+    assert set(NOT_ALLOWED) == set(TABLE)
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_variable_or_text_is_the_default(name, text):
+    assert Settings({TABLE[name].variable: text}).as_dict() == Settings({}).as_dict()
+    settings = Settings({TABLE[name].variable: TEXTS[name][0]})
+    setattr(settings, name, text)
+    assert getattr(settings, name) == TABLE[name].default
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_setting_takes_its_own_values(name):
+    """What a program reads it can set again: the default, and what a variable gave."""
+    settings = Settings({TABLE[name].variable: TEXTS[name][0]})
+    for value in (getattr(settings, name), TABLE[name].default):
+        setattr(settings, name, value)
+        assert getattr(settings, name) == value
+
+
+def test_a_file_may_be_a_path(tmp_path):
+    settings = Settings({})
+    settings.tuning = tmp_path
+    assert settings.tuning == str(tmp_path)
+
+
 def test_words_for_yes_no_and_auto():
     for text, value in [("YES", True), ("true", True), ("1", True), ("No", False), ("0", False), ("auto", None)]:
         assert Settings({"MPICOLL_CUDA_AWARE": text}).cuda_aware is value
