@@ -55,7 +55,7 @@ def test_blocking_and_nonblocking_calls_match(world, method):
     for turn in range(TURNS):
         for count in COUNTS:
             Started(world, method, (RANK + turn) % 2 == 0, turn // 2, count).finish()
-            Started(world, method, RANK == turn % SIZE, turn, count).finish()
+            Started(world, method, turn % SIZE == RANK, turn, count).finish()
 
 
 @pytest.mark.parametrize("method", METHODS)
