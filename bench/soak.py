@@ -26,7 +26,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.algorithms import registry
-from mpicoll.runtime import channel, progress
+from mpicoll.runtime import channel, turns
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 #: tenths of the calls until caches are full
@@ -224,7 +224,7 @@ def main() -> int:
         soak.clear()
         gc.collect()
         slots = sum(len(found.slots) for found in channel.live)
-        row = (resident(), len(channel.live), slots, len(progress.in_flight), can_make())
+        row = (resident(), len(channel.live), slots, len(turns.in_flight), can_make())
         row = (*(max(column) for column in zip(*world.allgather(row[:4]), strict=True)), row[4])
         rows.append(row)
         if first:

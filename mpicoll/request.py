@@ -10,10 +10,10 @@ from typing import Any, Literal
 from mpi4py import MPI
 
 from mpicoll.dispatch.plan import Plan
-from mpicoll.runtime import progress
 from mpicoll.runtime.decision import Call
 from mpicoll.runtime.flight import Prepared
-from mpicoll.runtime.progress import Operation, advance_all, wait_for
+from mpicoll.runtime.progress import Operation
+from mpicoll.runtime.turns import advance_all, in_flight, wait_for
 
 
 class Request:
@@ -162,20 +162,20 @@ class MessageRequest(MPI.Request):
 
     def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
         """Return when the message is complete; meanwhile all calls in flight go on."""
-        if not progress.in_flight:
+        if not in_flight:
             return super().Wait(status)
         wait_for(lambda: super(MessageRequest, self).Test(status))
         return True
 
     def Test(self, status: MPI.Status | None = None) -> bool:
         """Make progress on all calls; True once the message is complete."""
-        if progress.in_flight:
+        if in_flight:
             advance_all()
         return super().Test(status)
 
     def wait(self, status: MPI.Status | None = None) -> Any:
         """Return the object of a message once it is there; meanwhile all calls in flight go on."""
-        if not progress.in_flight:
+        if not in_flight:
             return super().wait(status)
         while not (found := super().test(status))[0]:
             advance_all()
@@ -184,7 +184,7 @@ class MessageRequest(MPI.Request):
 
     def test(self, status: MPI.Status | None = None) -> tuple[bool, Any]:
         """Return (whether the message is complete, its object); makes progress on all calls."""
-        if progress.in_flight:
+        if in_flight:
             advance_all()
         return super().test(status)
 

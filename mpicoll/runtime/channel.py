@@ -16,7 +16,7 @@ from typing import Any
 from mpi4py import MPI
 
 from mpicoll.errors import StalledError
-from mpicoll.runtime import awareness, faults, progress
+from mpicoll.runtime import awareness, faults, progress, turns
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.exchange import Routine, exchanged, met
 from mpicoll.runtime.progress import Operation
@@ -220,7 +220,7 @@ class Channel:
 
     def settle(self) -> None:
         """Wait until the calls in flight have ended; after one that broke the communicator others never do."""
-        progress.wait_for(lambda: bool(self.broken) or all(o.channel is not self for o in tuple(progress.in_flight)))
+        turns.wait_for(lambda: bool(self.broken) or all(o.channel is not self for o in tuple(turns.in_flight)))
 
     def free(self) -> None:
         """Free everything, once the calls in flight have ended; collective."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from mpicoll.runtime import faults, progress
+from mpicoll.runtime import faults, turns
 from mpicoll.runtime.channel import Channel, live, refuse_after_finalize
 
 #: seconds that calls in flight may take when the program ends
@@ -73,7 +73,7 @@ def _close_all() -> None:
         return
     stalled = next((channel for channel in live if channel.broken), None)
     if stalled is None:
-        progress.drain(LAST_SECONDS)
+        turns.drain(LAST_SECONDS)
     for channel in list(live):
         channel.close()
     if stalled is not None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from mpicoll.algorithms.registry import revision
-from mpicoll.runtime import progress
+from mpicoll.runtime import turns
 from mpicoll.runtime.recent import MOST
 from mpicoll.settings import settings
 
@@ -96,7 +96,7 @@ def run(
     stream: Any,
     scope_of_now: Callable[[], object] = settings.scope,
     setting: dict[str, Any] = settings.__dict__,  # its attributes take ten times as long
-    in_flight: list[Any] = progress.in_flight,
+    in_flight: list[Any] = turns.in_flight,
     is_finalized: Callable[[], bool] = MPI.Is_finalized,
     get_ident: Callable[[], int] = threading.get_ident,
     revision_of_now: Callable[[], int] = revision,

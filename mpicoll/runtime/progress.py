@@ -1,14 +1,7 @@
-"""Operations in flight: who makes progress, and when.
-
-Every call that waits advances all operations of this process in turn, so that no order of
-waiting can make two ranks wait for each other.
-"""
+"""Operations: a call's routine on its way, and a program's run."""
 
 from __future__ import annotations
 
-import os
-import threading
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from inspect import GEN_CLOSED, getgeneratorstate
@@ -17,20 +10,14 @@ from typing import TYPE_CHECKING, Any
 from mpicoll.runtime import faults
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.exchange import Condition, Routine
+from mpicoll.runtime.turns import Helper, in_flight, lock, wait_for
 from mpicoll.settings import settings
 
 if TYPE_CHECKING:
     from mpicoll.runtime.channel import Channel
 
-#: seconds that the helper thread leaves to others between two looks
-PAUSE = 20e-6
 #: lane of calls whose messages follow each other; persistent requests have others
 COMMON = 0
-
-_lock = threading.RLock()
-#: the operations in flight; always the same list
-in_flight: list[Operation] = []
-
 
 def _modes() -> tuple[float, bool, bool]:
     """Return the time limit, whether ranks share errors, and whether a thread makes progress; kept between changes."""
@@ -103,14 +90,14 @@ class Operation:
         if limit > 0:
             self.patience = faults.Patience(limit)
         self.routine = make(self)
-        with _lock:
+        with lock:
             before, channel.last[lane] = channel.last.get(lane), self
             if before is not None and not before.started:
                 self.condition = lambda: before.started
             in_flight.append(self)
-            self._advance()
+            self.advance()
         if threaded and not self.done:
-            _Helper.wake()
+            Helper.wake()
 
     def check(self) -> None:
         """Raise the error with which it has ended, if there is one."""
@@ -133,7 +120,8 @@ class Operation:
         """Return the bytes of the messages that it waits for."""
         return self.bound.pending_bytes(self.position)
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
+        """Go on as far as possible without waiting; an error is kept for the one who waits for this operation."""
         if self.done:
             return
         try:
@@ -221,55 +209,6 @@ def steps(operation: Operation, bound: Bound) -> Routine[None]:
         channel.busy = False
         if operation.position == bound.last_start:
             operation.started = True
-
-
-class _Helper(threading.Thread):
-    """Makes progress while the program does something else; costs it the interpreter's lock now and then."""
-
-    _only: _Helper | None = None
-
-    def __init__(self) -> None:
-        super().__init__(name="mpicoll-progress", daemon=True)
-        self.work = threading.Event()
-
-    @classmethod
-    def wake(cls) -> None:
-        """Go on making progress until nothing is in flight."""
-        if cls._only is None or not cls._only.is_alive():
-            cls._only = cls()
-            cls._only.start()
-        cls._only.work.set()
-
-    def run(self) -> None:
-        """Advance all operations, and sleep while there are none."""
-        while True:
-            self.work.wait()
-            while in_flight:
-                advance_all()
-                time.sleep(PAUSE)
-            self.work.clear()
-
-
-def advance_all() -> None:
-    """Advance all operations in flight."""
-    with _lock:
-        for operation in tuple(in_flight):
-            operation._advance()
-
-
-def wait_for(done: Callable[[], bool]) -> None:
-    """Make progress until done() is true."""
-    while not done():
-        advance_all()
-        os.sched_yield()
-
-
-def drain(seconds: float) -> None:
-    """Go on for so long, or until nothing is in flight: for the end of a program."""
-    end = time.monotonic() + seconds
-    while in_flight and time.monotonic() < end:
-        advance_all()
-        os.sched_yield()
 
 
 def run(bound: Bound, channel: Channel) -> None:

@@ -165,7 +165,7 @@ OF_OTHERS = [
 #: keyword arguments of an Allreduce of host arrays
 OPTIONS = {
     "unknown": ({"algorithm": "rings"}, ValueError, f"allreduce: no algorithm 'rings'; known: {NAMES}"),
-    "no segments": ({"algorithm": "ring/0"}, ValueError, "the number of segments is at least 1"),
+    "no segments": ({"algorithm": "ring/0"}, ValueError, "the number of segments is at least 1 and at most 65536"),
     "capital": ({"algorithm": "Ring"}, ValueError, "'Ring' is not of the form algorithm[/segments][@path]"),
     "no path": ({"algorithm": "ring@cuda"}, ValueError, "unknown path 'cuda'; known: host, mapped, direct, staged"),
     "path of devices": (

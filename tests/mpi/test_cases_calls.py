@@ -15,7 +15,7 @@ import mpicoll
 from mpi.calling import REDUCING, ROOTED, UNKNOWN_COUNTS, VECTOR, Case, check, each_that_serves, refusal
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
-from mpicoll.runtime import channel, progress
+from mpicoll.runtime import channel, turns
 from mpicoll.runtime.layout import Layout, Shape
 from mpicoll.schedule.ir import Ref, Schedule
 from mpicoll.schedule.program import TAGS
@@ -103,8 +103,8 @@ def test_a_request_that_is_dropped(world, memory):
     world.Barrier()
     check(world, Case("Allreduce"))
     end = time.monotonic() + 20
-    while progress.in_flight and time.monotonic() < end:
-        progress.advance_all()
+    while turns.in_flight and time.monotonic() < end:
+        turns.advance_all()
     assert memory.to_host(y).tolist() == [SIZE] * 5
 
 
@@ -241,7 +241,7 @@ def test_a_threshold_is_exact(own):
             own.Bcast(x)
     with (
         mpicoll.override(algorithms="bcast:100:linear:64"),
-        pytest.raises(ValueError, match=r"^rule 'bcast:100:linear:64'"),
+        pytest.raises(ValueError, match=r"^the setting `algorithms`: rule 'bcast:100:linear:64'"),
     ):
         own.Bcast(x)
 

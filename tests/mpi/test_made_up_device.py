@@ -148,9 +148,9 @@ class Listening:
         self.messages, self.log = [], made_up.streams.log
         request, waiter = Binder._request, Waiter.waiter
 
-        def noted_request(binder, transfer, segments, layout, bases):
-            self.messages += layout.runs(transfer.ref, transfer.segment, bases)
-            return request(binder, transfer, segments, layout, bases)
+        def noted_request(binder, transfer, lanes, run):
+            self.messages.append(run)
+            return request(binder, transfer, lanes, run)
 
         def noted_waiter(own, requests):
             wait = waiter(own, requests)

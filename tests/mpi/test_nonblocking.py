@@ -19,7 +19,7 @@ from mpi.busy import spin
 from mpi.calling import HOST, REDUCING, ROOTED, VECTOR, Call, Case, check, forms
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
-from mpicoll.runtime import progress
+from mpicoll.runtime import turns
 
 SIZE = MPI.COMM_WORLD.Get_size()
 METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier"]
@@ -395,7 +395,7 @@ def test_a_dropped_request_warns_and_completes(comm):
     for _ in range(6):  # its slot comes round again, and cannot be taken before the call is complete
         wait(comm.Ibarrier())
     assert (y == 2.0 * SIZE).all()
-    assert not progress.in_flight
+    assert not turns.in_flight
 
 
 def test_a_complete_request_is_dropped_in_silence(world, recwarn):
@@ -478,7 +478,7 @@ def test_an_exception_of_the_users_operator(comm, memory, end):
             with pytest.raises(OperatorError, match=r"^no such sum$"):
                 again(request)
     assert request, "a call that has failed is not complete"
-    assert not progress.in_flight
+    assert not turns.in_flight
 
 
 @pytest.mark.mpi(min_size=2)

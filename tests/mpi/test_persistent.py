@@ -14,7 +14,7 @@ import oracle
 from mpi.calling import HOST, MANY_RECEIVED, MANY_SENT, REDUCING, ROOTED, VECTOR, Case, check, forms
 from mpicoll.algorithms import registry
 from mpicoll.request import PersistentRequest, Request
-from mpicoll.runtime import progress
+from mpicoll.runtime import turns
 
 SIZE = MPI.COMM_WORLD.Get_size()
 METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier"]
@@ -255,7 +255,7 @@ def test_free_of_an_active_one(world):
     request.Start()
     request.Free()
     assert (y == SIZE).all()
-    assert not progress.in_flight
+    assert not turns.in_flight
 
 
 def test_many_are_made_and_freed(world):
@@ -389,7 +389,7 @@ def test_a_dropped_active_request_warns_and_completes(world):
     if last:
         request.Start()
         request.Wait()
-    while progress.in_flight:  # any waiting call does this
-        progress.advance_all()
+    while turns.in_flight:  # any waiting call does this
+        turns.advance_all()
     MPI.COMM_WORLD.Barrier()
     assert (y == SIZE).all()

@@ -13,7 +13,7 @@ from mpi4py import MPI
 import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.bench.inside import running
-from mpicoll.runtime import channels, progress
+from mpicoll.runtime import channels, turns
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.hot import HotCalls, run
 from mpicoll.settings import settings
@@ -275,11 +275,11 @@ def test_a_call_in_progress_or_a_dropped_program_is_left_to_the_long_way(machine
     machine.note((x, y, MPI.SUM))
     with machine.turn:
         assert not machine.ran((x, y, MPI.SUM))
-    progress.in_flight.append(None)
+    turns.in_flight.append(None)
     try:
         assert not machine.ran((x, y, MPI.SUM))
     finally:
-        progress.in_flight.clear()
+        turns.in_flight.clear()
     machine.channel.broken = "something"
     assert not machine.ran((x, y, MPI.SUM))
     machine.channel.broken = ""

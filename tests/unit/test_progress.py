@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpicoll.runtime import progress
+from mpicoll.runtime import progress, turns
 from mpicoll.runtime.bound import Bound
 
 
@@ -25,4 +25,4 @@ def test_whoever_advances_a_blocking_call_does_so_on_its_device(monkeypatch, dev
     bound.add(lambda: seen.append(current[-1]), poll=lambda: not seen.append(current[-1]))
     progress.run(bound, channel)
     assert seen == [device, device]
-    assert not progress.in_flight
+    assert not turns.in_flight

@@ -1,0 +1,70 @@
+"""Turns: who makes progress with the operations in flight, and when.
+
+Every call that waits advances all operations of this process in turn, so that no order of
+waiting can make two ranks wait for each other.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+#: seconds that the helper thread leaves to others between two looks
+PAUSE = 20e-6
+lock = threading.RLock()
+
+
+#: the operations in flight (see `progress.py`); always the same list
+in_flight: list[Any] = []
+
+
+class Helper(threading.Thread):
+    """Makes progress while the program does something else; costs it the interpreter's lock now and then."""
+
+    _only: Helper | None = None
+
+    def __init__(self) -> None:
+        super().__init__(name="mpicoll-progress", daemon=True)
+        self.work = threading.Event()
+
+    @classmethod
+    def wake(cls) -> None:
+        """Go on making progress until nothing is in flight."""
+        if cls._only is None or not cls._only.is_alive():
+            cls._only = cls()
+            cls._only.start()
+        cls._only.work.set()
+
+    def run(self) -> None:
+        """Advance all operations, and sleep while there are none."""
+        while True:
+            self.work.wait()
+            while in_flight:
+                advance_all()
+                time.sleep(PAUSE)
+            self.work.clear()
+
+
+def advance_all() -> None:
+    """Advance all operations in flight."""
+    with lock:
+        for operation in tuple(in_flight):
+            operation.advance()
+
+
+def wait_for(done: Callable[[], bool]) -> None:
+    """Make progress until done() is true."""
+    while not done():
+        advance_all()
+        os.sched_yield()
+
+
+def drain(seconds: float) -> None:
+    """Go on for so long, or until nothing is in flight: for the end of a program."""
+    end = time.monotonic() + seconds
+    while in_flight and time.monotonic() < end:
+        advance_all()
+        os.sched_yield()
