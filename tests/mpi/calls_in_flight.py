@@ -3,7 +3,7 @@
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.runtime import progress
+from mpicoll.runtime import turns
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
@@ -27,4 +27,4 @@ class InFlight:
         request = self.start() if self.request is None else self.request  # a complete one is false
         request.Wait()
         assert (self.y == SIZE * (SIZE + 1) / 2).all()
-        assert not progress.in_flight
+        assert not turns.in_flight

@@ -12,7 +12,7 @@ import mpicoll
 from mpi.calling import HOST, VECTOR, Call, Case
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
-from mpicoll.runtime import progress
+from mpicoll.runtime import turns
 from mpicoll.runtime.channel import NONBLOCKING
 
 SIZE = MPI.COMM_WORLD.Get_size()
@@ -84,7 +84,7 @@ def test_several_in_flight_behind_and_before_blocking_ones(world, order, blockin
         started.append(Started(world, method, blocks, number, count))
     for number in ORDERS[order](range(most)):
         started[number].finish()
-    assert not progress.in_flight
+    assert not turns.in_flight
 
 
 def test_more_in_flight_than_slots_and_one_that_blocks_behind_them(comm):

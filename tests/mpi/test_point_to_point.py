@@ -10,7 +10,7 @@ import mpicoll
 from mpi.calls_in_flight import LARGE, InFlight
 from mpi.exchanges import BUFFERS, LEFT, NOBODY, OBJECTS, TAG
 from mpicoll.point_to_point import PointToPoint
-from mpicoll.runtime import progress
+from mpicoll.runtime import turns
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
@@ -43,7 +43,7 @@ def messages(request, comms):
     late = (SIZE - 1,) if request.param == "calls on most ranks" else (0,)
     flight = InFlight(comms[1], late)
     everybody.Barrier()
-    assert bool(progress.in_flight) is (RANK not in late)
+    assert bool(turns.in_flight) is (RANK not in late)
     yield comms[0]
     flight.finish()
 
@@ -151,7 +151,7 @@ def test_all_that_waits_for_a_message_is_served():
 def test_a_message_with_nothing_in_flight_is_mpi4pys_own(monkeypatch, comm):
     """Nothing of ours runs: what would is made to fail."""
     comm.Barrier()
-    assert not progress.in_flight
+    assert not turns.in_flight
     for name in ("wait_for", "_complete", "_found"):
         monkeypatch.setattr(f"mpicoll.point_to_point.{name}", None)
     y = np.zeros(1)
