@@ -12,7 +12,7 @@ from typing import Any
 
 from mpicoll.dispatch.plan import Plan
 from mpicoll.runtime import execute, progress
-from mpicoll.runtime.agreement import Word, settle
+from mpicoll.runtime.agreement import Word, asked, settle
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.call_key import call_key
 from mpicoll.runtime.channel import Channel
@@ -94,8 +94,8 @@ def nonblocking(call: Call) -> Operation:
     )
     if trouble is not None:
         raise trouble  # the others hear of it meanwhile
-    if not operation.ran:
-        operation.check()  # what planning has found, where it needed no other rank
+    if not (operation.ran or asked()):  # what ranks tell each other is told by Wait, whoever comes first
+        operation.check()  # what planning has found
     if known is None and call.plan is not None and operands is not None and is_repeatable(operands, place):
         channel.recent.remember(key, Decision.of(operands, call.plan))
     return operation
