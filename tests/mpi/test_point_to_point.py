@@ -102,6 +102,43 @@ def test_messages_from_anybody_are_told_apart(messages):
     assert sorted(heard) == list(range(1, SIZE))
 
 
+def mprobed(c, y, tag):
+    c.Mprobe(0, tag).Recv(y)
+
+
+def probed(c, y, tag):
+    status = MPI.Status()
+    c.Probe(0, tag, status)
+    c.Recv(y, status.Get_source(), status.Get_tag())
+
+
+#: ways to receive a message of a tag from rank 0
+OF_A_TAG = {
+    "Recv": lambda c, y, tag: c.Recv(y, 0, tag),
+    "Irecv": lambda c, y, tag: c.Irecv(y, 0, tag).Wait(),
+    "Probe": probed,
+    "Mprobe": mprobed,
+    "Sendrecv": lambda c, y, tag: c.Sendrecv(y, MPI.PROC_NULL, 0, y, 0, tag),
+    "Sendrecv_replace": lambda c, y, tag: c.Sendrecv_replace(y, MPI.PROC_NULL, 0, 0, tag),
+    "recv": lambda c, y, tag: y.fill(c.recv(None, 0, tag)),
+    "irecv": lambda c, y, tag: y.fill(c.irecv(None, 0, tag).wait()),
+    "mprobe": lambda c, y, tag: y.fill(c.mprobe(0, tag).recv()),
+    "sendrecv": lambda c, y, tag: y.fill(c.sendrecv(None, MPI.PROC_NULL, 0, None, 0, tag)),
+}
+
+
+@several
+def test_the_tag_is_the_one_that_was_asked_for(messages):
+    """The message that was sent last is received first."""
+    for how, receive in OF_A_TAG.items():
+        for tag in (1, 2) if RANK == 0 else ():
+            (messages.send(tag, 1, tag) if how.islower() else messages.Send(np.full(1, float(tag)), 1, tag))
+        for tag in (2, 1) if RANK == 1 else ():
+            y = np.zeros(1)
+            receive(messages, y, tag)
+            assert y[0] == tag, how
+
+
 @several
 def test_messages_do_not_overtake_each_other(messages):
     """Of one sender and tag, by whatever method."""
