@@ -69,6 +69,20 @@ class PointToPoint(Base):
         _complete(super().Isend(sendbuf, dest, sendtag))
         return _complete(received, status)
 
+    def Sendrecv_replace(
+        self,
+        buf: Any,
+        dest: int,
+        sendtag: int = 0,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status = None,
+    ) -> None:
+        """Send a buffer, and receive another one into it; as mpi4py's."""
+        if not in_flight:
+            return super().Sendrecv_replace(buf, dest, sendtag, source, recvtag, status)
+        return _complete(super().Isendrecv_replace(buf, dest, sendtag, source, recvtag), status)
+
     def Probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status = None) -> Any:
         """Wait for a message; as mpi4py's."""
         if not in_flight:
@@ -141,7 +155,10 @@ def _starts(name: str) -> Any:
     return method
 
 
-for _name in ("Isend", "Issend", "Irsend", "Ibsend", "Irecv", "isend", "issend", "ibsend", "irecv"):
+for _name in (
+    *("Isend", "Issend", "Irsend", "Ibsend", "Irecv", "Isendrecv", "Isendrecv_replace"),
+    *("isend", "issend", "ibsend", "irecv"),
+):
     setattr(PointToPoint, _name, _starts(_name))
 
 
@@ -150,8 +167,9 @@ def _complete(request: MPI.Request, status: Status = None) -> None:
     try:
         wait_for(lambda: MPI.Request.Test(request, status))
     except BaseException:
-        request.Cancel()
-        request.Free()
+        if request:  # an error of MPI's has ended it
+            request.Cancel()
+            request.Free()
         raise
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import asdict, dataclass, field
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -86,9 +87,18 @@ def _described(dtype: np.dtype) -> str:
 
 def _checksum(function: Any, cuda: str) -> int:
     """Return a number that differs where users' operators do: of the code, as far as it is Python's."""
-    code = getattr(function, "__code__", None)
-    parts = (cuda,) if code is None else (cuda, code.co_code.hex(), str(code.co_consts), str(code.co_names))
-    return zlib.crc32("\n".join(parts).encode())
+    return zlib.crc32(f"{cuda}\n{_spelled(getattr(function, '__code__', None))}".encode())
+
+
+def _spelled(constant: Any) -> str:
+    """Return code and its constants as a text that is the same in every process: no addresses, no order of sets."""
+    if isinstance(constant, CodeType):
+        parts = constant.co_code.hex(), constant.co_names, [_spelled(one) for one in constant.co_consts]
+        return str(parts)
+    if isinstance(constant, tuple | frozenset):
+        items = [_spelled(one) for one in constant]
+        return str(items if isinstance(constant, tuple) else sorted(items))
+    return repr(constant)
 
 
 def _common_counts(operands: Operands) -> tuple[int, ...]:

@@ -39,7 +39,7 @@ def call_key(
         arguments: as in the call: at most two buffers, then what is no buffer.
         algorithm: as in the call.
         rules: of the communicator.
-        where: device and stream on which it would run, and whether that stream is being captured.
+        where: device and stream on which it would run (see `streams.where`).
     """
     key = [form, method, algorithm, rules, settings.version, revision(), *where]
     try:
@@ -86,15 +86,18 @@ def _numpy_array(array: np.ndarray) -> Any:
 
 
 def _cupy_array(array: Any) -> Any:
-    """Return a CuPy array's state; of a contiguous one the shape does not matter."""
+    """Return a CuPy array's state; of a contiguous one the shape does not matter.
+
+    The dtype comes first, so that it equals no NumPy array's state: managed memory has one address for both.
+    """
     data = array.data
     if array._c_contiguous:
-        return data.ptr, data.device_id, array.dtype, array.size
-    return data.ptr, data.device_id, array.dtype, array.shape, array.strides
+        return array.dtype, data.ptr, data.device_id, array.size
+    return array.dtype, data.ptr, data.device_id, array.shape, array.strides
 
 
 def _cupy_data(array: Any) -> tuple[Any, ...]:
-    return array.data.ptr, array.device.id, array.dtype
+    return array.dtype, array.data.ptr, array.device.id
 
 
 def _plain(item: Any) -> Any:

@@ -81,7 +81,7 @@ class Channel:
     @property
     def waiting(self) -> bool:
         """Whether a call on it waits here that has a limit of its own."""
-        mine = (o.patience for o in tuple(progress.in_flight) if o.channel is self)
+        mine = (o.patience for o in tuple(turns.in_flight) if o.channel is self)
         return any(patience is not None and patience.watched for patience in mine)
 
     def paths(self, compiled: bool = True) -> tuple[str, ...]:

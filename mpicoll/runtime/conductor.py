@@ -13,7 +13,7 @@ from typing import Any
 
 from mpicoll.dispatch.plan import Plan
 from mpicoll.runtime import execute, progress
-from mpicoll.runtime.agreement import Word, settle
+from mpicoll.runtime.agreement import Word, asked, settle
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.call_key import call_key
 from mpicoll.runtime.channel import Channel
@@ -40,7 +40,7 @@ def blocking(channel: Channel, hot: HotCalls, asked_for: Asked) -> None:
     if known is not None:
         channel.calls += 1
         progress.run(known, channel)
-        if not any(place[2:]):  # what is captured does not wait for its end, as a time limit demands
+        if not any(place[3:]):  # what is captured does not wait for its end, as a time limit demands
             hot.note(channel, method, arguments, algorithm, stream, known)
         return
     call = Call(channel, "blocking", method, arguments, algorithm, stream, rules)
@@ -98,8 +98,8 @@ def nonblocking(call: Call) -> Operation:
     )
     if trouble is not None:
         raise trouble  # the others hear of it meanwhile
-    if not operation.ran:
-        operation.check()  # what planning has found, where it needed no other rank
+    if not (operation.ran or asked()):  # what ranks tell each other is told by Wait, whoever comes first
+        operation.check()  # what planning has found
     if known is None and call.plan is not None and operands is not None and is_repeatable(operands, place):
         channel.recent.remember(key, Decision.of(operands, call.plan))
     return operation

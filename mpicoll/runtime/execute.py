@@ -87,7 +87,8 @@ def bind(plan: Plan, operands: Operands, channel: Channel, stream: int, slot: Sl
     shape = Shape.of(operands, channel.rank, channel.size)
     where = operands.device, stream, operands.device >= 0 and is_captured(stream)
     limits = settings.timeout, settings.errors
-    key = (plan, shape, addresses, operands.dtype, id(operands.op), operands.aliased, where, limits)
+    what = operands.method, operands.dtype, id(operands.op), operands.aliased
+    key = (plan, shape, addresses, what, where, limits)
     found = slot.find(key)
     if found is None:
         found = bind_new(plan, operands, channel, stream, slot)

@@ -16,7 +16,8 @@ import threading
 import time
 import zlib
 from collections import Counter
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -105,10 +106,11 @@ class Desk(threading.Thread):
     def run(self) -> None:
         """Answer for ever."""
         while True:
-            data, sender = self.socket.recvfrom(LONGEST)
-            answer = self._answer(data)
-            if answer is not None:
-                self.socket.sendto(answer, sender)
+            with suppress(OSError):  # no way back to whoever asked
+                data, sender = self.socket.recvfrom(LONGEST)
+                answer = self._answer(data)
+                if answer is not None:
+                    self.socket.sendto(answer, sender)
 
     def _answer(self, data: bytes) -> bytes | None:
         try:
@@ -117,12 +119,12 @@ class Desk(threading.Thread):
                 return None
             channel, birth = self.channels.get(question["id"]), question["birth"]
             if channel is not None:
-                said = {name: getattr(channel, name) for name in ("calls", "moved", "busy", "waiting")}
+                said = Answer(channel.calls, channel.moved, channel.busy, channel.waiting)
             else:
-                said = {"calls": 0 if birth and self.births[birth[0]] >= birth[1] else -1}
-            return json.dumps({"nonce": question["nonce"], **said}).encode()
-        except (ValueError, KeyError, TypeError, IndexError):
-            return None  # not one of ours
+                said = Answer(0 if birth and self.births[birth[0]] >= birth[1] else -1)
+            return json.dumps({"nonce": question["nonce"], **asdict(said)}).encode()
+        except Exception:  # whatever came, it was not one of ours, and the desk stays open
+            return None
 
 
 def _ip_of(host: str) -> str:
@@ -166,7 +168,6 @@ def _send(own: socket.socket, desk: Address, here: str, question: dict[str, Any]
 def _collect(own: socket.socket, nonces: dict[int, int], answers: dict[int, Answer]) -> None:
     try:
         said = json.loads(own.recv(LONGEST))
-        rank = nonces[said.pop("nonce")]
-    except (OSError, ValueError, KeyError, TypeError):
+        answers[nonces[said["nonce"]]] = Answer(int(said["calls"]), int(said["moved"]), bool(said["busy"]))
+    except Exception:  # nothing has come, or not one of ours
         return
-    answers[rank] = Answer(**said)

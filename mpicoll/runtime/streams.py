@@ -40,28 +40,29 @@ def address_on(device: int, stream: Any) -> int:
 
 
 def where(stream: Any) -> tuple[Any, ...]:
-    """Return a call's device, stream's address, and whether that is being captured; (stream,) without CuPy.
+    """Return a call's device, whether a stream was given, its address, and whether that is being captured.
 
-    The last is None where nothing can be enqueued on the stream: calls on host arrays go on.
+    Without CuPy, and with what is no stream, which is refused where it is read, the device is None.  The last
+    is None where nothing can be enqueued on the stream: calls on host arrays go on.
     """
     global _no_device
-    cupy = sys.modules.get("cupy")
+    cupy, is_given = sys.modules.get("cupy"), stream is not None
     if cupy is None or cupy is _no_device:
-        return (stream,)
+        return None, is_given
     runtime = cupy.cuda.runtime
     try:
         device = runtime.getDevice()
     except runtime.CUDARuntimeError:  # CuPy on a machine without a driver
         _no_device = cupy
-        return (stream,)
+        return None, is_given
     try:
-        address = address_of(stream or cupy.cuda.get_current_stream())
-    except AttributeError:  # no stream: that is refused when the call is read
-        return (stream,)
+        address = address_of(stream if is_given else cupy.cuda.get_current_stream())
+    except (AttributeError, TypeError, ValueError):
+        return None, is_given
     try:
-        return device, address, is_captured(address)
+        return device, is_given, address, is_captured(address)
     except (UnsupportedError, runtime.CUDARuntimeError):
-        return device, address, None
+        return device, is_given, address, None
 
 
 def is_captured(address: int) -> bool:

@@ -84,8 +84,8 @@ def test_a_barred_default_stream_is_no_missing_device(machine, status):
         result = np.zeros(3)
         comm.Allreduce(np.full(3, value), result)
         assert (result == value).all()
-    assert streams.where(None) == (0, DEFAULT, None)
-    assert streams.where(SimpleNamespace(ptr=CAPTURED)) == (0, CAPTURED, True)
+    assert streams.where(None) == (0, False, DEFAULT, None)
+    assert streams.where(SimpleNamespace(ptr=CAPTURED)) == (0, True, CAPTURED, True)
 
 
 def order(last):

@@ -11,6 +11,7 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
+from mpicoll.algorithms import registry
 from mpicoll.bench.inside import running
 from mpicoll.runtime import channels, turns
 from mpicoll.runtime.bound import Bound
@@ -79,12 +80,46 @@ def test_another_call_is_not(machine):
     assert machine.ran((x, y, MPI.SUM), "ring", given)
     for arguments, algorithm, stream, method in (
         ((x, Array(), MPI.SUM), "ring", given, "Allreduce"),
+        ((Array(), y, MPI.SUM), "ring", given, "Allreduce"),
+        ((y, x, MPI.SUM), "ring", given, "Allreduce"),
         ((x, y, MPI.MAX), "ring", given, "Allreduce"),
         ((x, y, MPI.SUM), None, given, "Allreduce"),
         ((x, y, MPI.SUM), "ring", None, "Allreduce"),
         ((x, y, MPI.SUM), "ring", given, "Reduce"),
     ):
         assert not machine.ran(arguments, algorithm, stream, method)
+
+
+@pytest.mark.parametrize(("root", "other"), [(0, False), (1, True), (1, 1.0), (0, 0.0), (300, int("300"))])
+def test_an_equal_number_is_not_the_same_argument(machine, root, other):
+    """As a root it may be refused, or read differently."""
+    x, y = Array(), Array()
+    machine.note((x, y, MPI.SUM, root))
+    assert machine.ran((x, y, MPI.SUM, root))
+    assert not machine.ran((x, y, MPI.SUM, other))
+
+
+def test_arguments_that_are_left_out_or_added(machine):
+    x, y = Array(), Array()
+    machine.note((x, y, MPI.SUM))
+    for arguments in ((x, y), (x, y, MPI.SUM, 0)):
+        assert not machine.ran(arguments)
+
+
+def test_equal_operators_of_the_user_are_not_the_same(machine):
+    x, y, one, other = Array(), Array(), mpicoll.Op(max), mpicoll.Op(max)
+    machine.note((x, y, one))
+    assert machine.ran((x, y, one))
+    assert not machine.ran((x, y, other))
+
+
+def test_a_registered_algorithm_makes_it_another_call(machine):
+    x, y = Array(), Array()
+    machine.note((x, y, MPI.SUM))
+    mpicoll.algorithm("barrier", name="waits_for_nobody", verified=False)(lambda rank, size: None)
+    assert not machine.ran((x, y, MPI.SUM))
+    registry.unregister("barrier", "waits_for_nobody")
+    assert not machine.ran((x, y, MPI.SUM))
 
 
 @pytest.mark.parametrize("change", ["stream", "device"])

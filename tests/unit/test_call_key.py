@@ -1,0 +1,377 @@
+"""Keys of remembered calls: whatever reading looks at is changed alone, and the key must differ."""
+
+import gc
+import sys
+import weakref
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import mpicoll
+from mpicoll.algorithms import registry
+from mpicoll.runtime import call_key as keys
+from mpicoll.runtime.call_key import call_key
+from mpicoll.runtime.recent import Recent
+from mpicoll.runtime.streams import where
+from mpicoll.settings import settings
+
+MEMORY = np.zeros(256, "u1")
+X, Y = MEMORY[:32].view("f8"), MEMORY[32:64].view("f8")
+
+
+def larger(a, b):
+    return np.maximum(a, b)
+
+
+ONE, OTHER = mpicoll.Op(larger), mpicoll.Op(larger)
+
+
+def at(start, dtype, count):
+    """Return an array of so many elements at a byte of the memory."""
+    dtype = np.dtype(dtype)
+    return MEMORY[start : start + count * dtype.itemsize].view(dtype)
+
+
+def record(**fields):
+    """Return a record of 16 bytes."""
+    return np.dtype({"itemsize": 16, **fields})
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+def key_of(*arguments, form="blocking", method="Allreduce", algorithm=None, rules="", place=(0, 0, False)):
+    return call_key(form, method, arguments, algorithm, rules, place)
+
+
+#: what is changed -> the two values of a buffer argument, made anew for each key
+BUFFERS = {
+    "address": (lambda: at(0, "f8", 4), lambda: at(8, "f8", 4)),
+    "size": (lambda: at(0, "f8", 4), lambda: at(0, "f8", 3)),
+    "kind of number": (lambda: at(0, "f8", 4), lambda: at(0, "i8", 4)),
+    "precision": (lambda: at(0, "f4", 4), lambda: at(0, "f8", 4)),
+    "byte order": (lambda: at(0, "<f8", 4), lambda: at(0, ">f8", 4)),
+    "sign": (lambda: at(0, "i8", 2), lambda: at(0, "u8", 2)),
+    "unit of a date": (lambda: at(0, "M8[s]", 2), lambda: at(0, "M8[ms]", 2)),
+    "fields' types": (
+        lambda: at(0, record(names=["a", "b"], formats=["f8", "i8"]), 2),
+        lambda: at(0, record(names=["a", "b"], formats=["i8", "f8"]), 2),
+    ),
+    "fields' names": (
+        lambda: at(0, record(names=["a", "b"], formats=["f8", "i8"]), 2),
+        lambda: at(0, record(names=["b", "a"], formats=["f8", "i8"]), 2),
+    ),
+    "fields' places": (
+        lambda: at(0, record(names=["a", "b"], formats=["f4", "f4"], offsets=[0, 4]), 2),
+        lambda: at(0, record(names=["a", "b"], formats=["f4", "f4"], offsets=[0, 8]), 2),
+    ),
+    "fields' byte order": (
+        lambda: at(0, record(names=["a"], formats=["<f8"]), 2),
+        lambda: at(0, record(names=["a"], formats=[">f8"]), 2),
+    ),
+    "fields' shape": (
+        lambda: at(0, record(names=["a"], formats=["(2,)f4"]), 2),
+        lambda: at(0, record(names=["a"], formats=["(1,2)f4"]), 2),
+    ),
+    "record or bytes": (lambda: at(0, record(names=["a"], formats=["f8"]), 2), lambda: at(0, "V16", 2)),
+    "read-only": (lambda: at(0, "f8", 4), lambda: read_only(at(0, "f8", 4))),
+    "in place": (lambda: X, lambda: MPI.IN_PLACE),
+    "none": (lambda: X, lambda: None),
+    "none or in place": (lambda: None, lambda: MPI.IN_PLACE),
+    "number or in place": (lambda: int(MPI.IN_PLACE), lambda: MPI.IN_PLACE),
+    "array or list": (lambda: X, lambda: [X]),
+    "list or tuple": (lambda: [X, [2, 2]], lambda: (X, [2, 2])),
+    "array within": (lambda: [at(0, "f8", 4), 4], lambda: [at(8, "f8", 4), 4]),
+    "dtype within": (lambda: [at(0, "f8", 4), 4], lambda: [at(0, "i8", 4), 4]),
+    "counts": (lambda: [X, [2, 2]], lambda: [X, [1, 3]]),
+    "number of counts": (lambda: [X, [2, 2]], lambda: [X, [2, 2, 0]]),
+    "counts' form": (lambda: [X, [2, 2]], lambda: [X, (2, 2)]),
+    "counts or one": (lambda: [X, [4]], lambda: [X, 4]),
+    "counts in an array": (lambda: [X, [2, 2]], lambda: [X, np.array([2, 2])]),
+    "counts' dtype": (lambda: [X, np.array([2, 2], "i4")], lambda: [X, np.array([2, 2], "f4")]),
+    "counts' shape": (lambda: [X, np.array([2])], lambda: [X, np.array(2)]),
+    "counts' values in an array": (lambda: [X, np.array([2, 2])], lambda: [X, np.array([1, 3])]),
+    "displacements": (lambda: [X, [2, 2], [0, 2]], lambda: [X, [2, 2], [2, 0]]),
+    "displacements or none": (lambda: [X, [2, 2], [0, 2]], lambda: [X, [2, 2]]),
+    "displacements' form": (lambda: [X, [2, 2], [0, 2]], lambda: [X, [2, 2], (0, 2)]),
+    "displacements within": (lambda: [X, ([2, 2], [0, 2])], lambda: [X, ([2, 2], [2, 0])]),
+    "nesting": (lambda: [X, [2, 2], [0, 2]], lambda: [X, ([2, 2], [0, 2])]),
+    "given type": (lambda: [X, 4, MPI.DOUBLE], lambda: [X, 4, MPI.BYTE]),
+    "given type or none": (lambda: [X, 4, MPI.DOUBLE], lambda: [X, 4]),
+    "given type's form": (lambda: [X, 4, MPI.DOUBLE], lambda: [X, 4, "d"]),
+    "given letter": (lambda: [X, 4, "d"], lambda: [X, 4, "f"]),
+}
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("changed", BUFFERS)
+def test_a_buffer_that_differs_in_one_thing(changed, place):
+    def key(make):
+        arguments = [Y, Y, MPI.SUM]
+        arguments[place] = make()
+        return key_of(*arguments)
+
+    one, other = BUFFERS[changed]
+    assert key(one) == key(one) is not None, "an equal call must be found again"
+    assert key(one) != key(other)
+    assert hash(key(one)) == hash(key(one))
+
+
+def test_buffers_that_change_places():
+    assert key_of(X, Y, MPI.SUM) != key_of(Y, X, MPI.SUM)
+    assert key_of(X, Y, MPI.SUM) != key_of(X, X, MPI.SUM)
+
+
+#: what is changed -> two values of an argument that is no buffer
+OTHERS = {
+    "root": (0, 1),
+    "root's type": (0, False),
+    "root as one": (1, True),
+    "root of NumPy": (1, np.int64(1)),
+    "root's width": (np.int64(1), np.int32(1)),
+    "operator": (MPI.SUM, MPI.MAX),
+    "operator or average": (MPI.SUM, mpicoll.AVG),
+    "operator or a user's": (MPI.MAX, ONE),
+    "equal functions of two users' operators": (ONE, OTHER),
+    "counts": ([2, 2], [1, 3]),
+    "counts or none": ([2, 2], None),
+    "counts' form": ([2, 2], (2, 2)),
+    "numbers in counts": ([1, 1], [True, True]),
+    "counts' dtype": (np.array([2, 2], "i4"), np.array([2, 2], "f4")),
+}
+
+
+@pytest.mark.parametrize("changed", OTHERS)
+def test_another_argument_that_differs_in_one_thing(changed):
+    one, other = OTHERS[changed]
+    assert key_of(X, Y, one) == key_of(X, Y, one) is not None
+    assert key_of(X, Y, one) != key_of(X, Y, other)
+    assert key_of(X, one) != key_of(X, other), "the second argument of Bcast is no buffer"
+
+
+def test_one_argument_less():
+    assert key_of(X, Y) != key_of(X, Y, MPI.SUM)
+    assert key_of(X) != key_of(X, None)
+
+
+NAMED = {
+    "form": ("blocking", "nonblocking"),
+    "method": ("Allreduce", "Scan"),
+    "algorithm": (None, "ring"),
+    "rules": ("", "allreduce:ring"),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_is_said_beside_the_arguments(name):
+    one, other = NAMED[name]
+    assert key_of(X, Y, **{name: one}) == key_of(X, Y, **{name: one})
+    assert key_of(X, Y, **{name: one}) != key_of(X, Y, **{name: other})
+
+
+@pytest.mark.parametrize("name", settings.as_dict())
+def test_a_setting_that_is_changed(name):
+    """Within a block, and for good, whatever the value."""
+    before, value = key_of(X, Y), getattr(settings, name)
+    with mpicoll.override(**{name: value}):
+        assert key_of(X, Y) != before
+        within = key_of(X, Y)
+        assert key_of(X, Y) == within
+        with mpicoll.override(**{name: value}):
+            assert key_of(X, Y) not in (before, within)
+    assert key_of(X, Y) == before
+    setattr(settings, name, value)
+    assert key_of(X, Y) != before
+
+
+def test_an_algorithm_that_is_registered_or_taken_away():
+    seen = [key_of(X, Y)]
+    mpicoll.algorithm("barrier", name="waits_for_nobody", verified=False)(lambda rank, size: None)
+    seen.append(key_of(X, Y))
+    registry.unregister("barrier", "waits_for_nobody")
+    seen.append(key_of(X, Y))
+    assert len(set(seen)) == 3
+
+
+class Machine:
+    """CuPy's current device and stream."""
+
+    def __init__(self, monkeypatch):
+        self.device, self.address, self.captured = 0, 5, False
+        runtime = SimpleNamespace(
+            getDevice=lambda: self.device,
+            streamIsCapturing=lambda address: self.captured and address == self.address,
+            CUDARuntimeError=OSError,
+        )
+        current = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=self.address), runtime=runtime)
+        monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=current))
+
+
+@pytest.mark.parametrize(("name", "value"), [("device", 1), ("address", 6), ("captured", True)])
+def test_where_device_arrays_would_be_worked_on(monkeypatch, name, value):
+    machine = Machine(monkeypatch)
+    before = key_of(X, Y, place=where(None))
+    assert key_of(X, Y, place=where(None)) == before
+    setattr(machine, name, value)
+    assert key_of(X, Y, place=where(None)) != before
+
+
+def test_the_stream_that_is_given(monkeypatch):
+    """By its address, and that it was given: with arrays on the host none may be."""
+    Machine(monkeypatch)
+    given = (None, SimpleNamespace(ptr=5), SimpleNamespace(cuda_stream=7))
+    first, again = [[key_of(X, Y, place=where(stream)) for stream in given] for _ in range(2)]
+    assert first == again
+    assert len(set(first)) == 3
+
+
+@pytest.mark.parametrize("cupy", [True, False])
+@pytest.mark.parametrize("nonsense", [[], 5, "stream", SimpleNamespace(ptr="five"), SimpleNamespace(cuda_stream=None)])
+def test_what_is_no_stream_is_left_to_reading(monkeypatch, cupy, nonsense):
+    """A key can be made and looked up; nothing is remembered by it, for no arrays go with such a stream."""
+    if cupy:
+        Machine(monkeypatch)
+    place = where(nonsense)
+    assert place[0] is None
+    assert key_of(X, Y, place=place) != key_of(X, Y, place=where(None))
+    assert Recent().find(key_of(X, Y, place=place)) is None
+
+
+@pytest.mark.parametrize("nonsense", [[], 5, {}, b"ring"])
+def test_what_is_no_algorithm_is_left_to_reading(nonsense):
+    assert Recent().find(key_of(X, Y, algorithm=nonsense)) is None
+
+
+def cupy_class(**members):
+    """Return a class that passes for CuPy's, such as `cupy._core.core.ndarray`."""
+    return type("ndarray", (SimpleNamespace,), {"__module__": "cupy._core.core", **members})
+
+
+def device_array(kind, **changed):
+    state = {"ptr": 4096, "device": 0, "dtype": np.dtype("f8"), "size": 6, "contiguous": True}
+    state |= {"shape": (2, 3), "strides": (24, 8)} | changed
+    data = SimpleNamespace(ptr=state["ptr"], device_id=state["device"])
+    rest = {name: state[name] for name in ("dtype", "size", "shape", "strides")}
+    return kind(data=data, device=SimpleNamespace(id=state["device"]), _c_contiguous=state["contiguous"], **rest)
+
+
+@pytest.mark.parametrize("members", [{"_c_contiguous": True}, {}], ids=["known", "unknown"])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"ptr": 8192},
+        {"device": 1},
+        {"dtype": np.dtype("i8")},
+        {"dtype": np.dtype(">f8")},
+        {"size": 7, "shape": (7,), "strides": (8,)},
+        {"contiguous": False, "strides": (8, 16)},
+    ],
+)
+def test_a_device_array_that_differs_in_one_thing(members, changed):
+    """Whether the class tells at once that it is contiguous, or not."""
+    kind = cupy_class(**members)
+    before = key_of(device_array(kind), Y)
+    assert key_of(device_array(kind), Y) == before is not None
+    assert key_of(device_array(kind, **changed), Y) != before
+
+
+@pytest.mark.parametrize("changed", [{"shape": (3, 2)}, {"strides": (8, 24)}])
+def test_a_device_array_that_is_packed_in_another_way(changed):
+    kind = cupy_class(_c_contiguous=False)
+    strided = {"contiguous": False} | changed
+    assert key_of(device_array(kind, contiguous=False), Y) != key_of(device_array(kind, **strided), Y)
+
+
+def test_managed_memory_has_one_address_on_host_and_device():
+    """Even where all numbers are the same by chance."""
+    host, address = at(0, "f8", 1), keys._address(MEMORY)
+    device = device_array(cupy_class(_c_contiguous=True), ptr=address, device=1, size=host.flags.num)
+    assert keys._numpy_array(host) == (address, 1, np.dtype("f8"), device.size)
+    assert key_of(host, Y) != key_of(device, Y)
+
+
+class Whole(int):
+    pass
+
+
+class Pair(tuple):
+    __slots__ = ()
+
+
+def derived():
+    return MPI.DOUBLE.Create_contiguous(2).Commit()
+
+
+#: arguments of which more could change than a key says
+UNREADABLE = {
+    "strided": lambda: MEMORY.view("f8")[::2],
+    "transposed": lambda: np.zeros((3, 2)).T,
+    "subclass": lambda: np.zeros((2, 2)).view(np.matrix),
+    "bytes": lambda: bytearray(8),
+    "NumPy's number": lambda: np.float64(1),
+    "list's subclass": lambda: Pair((X, 4)),
+    "derived type": lambda: [X, 2, derived()],
+    "fractional count": lambda: [X, 4.0],
+    "counts with a fraction": lambda: [X, [2.0, 2]],
+    "counts in a range": lambda: [X, range(2)],
+    "counts in a buffer": lambda: [X, memoryview(np.array([2, 2]))],
+    "counts of a subclass": lambda: [X, np.array([2, 2]).view(np.matrix)],
+    "counts in an own number": lambda: [X, Whole(4)],
+}
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_what_a_key_cannot_say_is_not_remembered(what):
+    assert key_of(UNREADABLE[what](), Y) is None
+    assert key_of(X, UNREADABLE[what]()) is None
+
+
+@pytest.mark.parametrize("argument", [0.0, 1.5, np.float64(1), Whole(1), object(), np.bool_(True), {}])
+def test_another_argument_that_a_key_cannot_say(argument):
+    assert key_of(X, Y, argument) is None
+    assert key_of(X, argument) is None
+
+
+def test_an_operator_of_mpi_whose_handle_may_be_given_out_again():
+    made = MPI.Op.Create(lambda a, b, t: None)
+    assert key_of(X, Y, made) is None
+    made.Free()
+
+
+class Own(mpicoll.Op):
+    pass
+
+
+def test_an_operator_of_a_class_that_may_decide_otherwise():
+    assert key_of(X, Y, Own(larger)) is None
+
+
+def test_a_call_without_a_key_is_neither_kept_nor_found():
+    recent, found = Recent(), SimpleNamespace(alive=True)
+    recent.remember(None, found)
+    assert recent.find(None) is None
+    assert not recent.calls
+    recent.remember(key_of(X, Y), found)
+    assert recent.find(key_of(X, Y)) is found
+    found.alive = False
+    assert recent.find(key_of(X, Y)) is None
+
+
+def test_keys_do_not_keep_arrays_alive():
+    array = np.zeros(4)
+    gone, key = weakref.ref(array), key_of(array, [array, 4], None)
+    del array
+    gc.collect()
+    assert gone() is None
+    assert key is not None
+
+
+def test_readers_are_found_by_type_and_not_by_name():
+    """A class of the user that is named as CuPy's is read as any other object."""
+    kind = type("ndarray", (SimpleNamespace,), {"__module__": "mine"})
+    assert key_of(device_array(kind), Y) is None
+    assert keys._buffers.pop(kind)

@@ -1,0 +1,276 @@
+"""The roll call: questions and answers by UDP, on this machine, with real sockets and threads."""
+
+import gc
+import json
+import socket
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from mpicoll.runtime import roll_call
+from mpicoll.runtime.roll_call import Answer, Desk, ask
+
+CALLS = {"calls": 7, "moved": 1203, "busy": True}
+
+
+class Channel:
+    """What a desk sees of a communicator's channel."""
+
+    def __init__(self, calls=7, moved=1203, busy=True):
+        self.calls, self.moved, self.busy = calls, moved, busy
+
+
+@pytest.fixture
+def desk():
+    """A desk of its own, as another process would have it."""
+    made = Desk()
+    made.start()
+    return made
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Wait for less time where no answer comes."""
+    monkeypatch.setattr(roll_call, "GRACE", 0.15)
+    monkeypatch.setattr(roll_call, "AGAIN", 0.04)
+
+
+def sent(desk, data):
+    """Send bytes to a desk; return what it answers, None for nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.settimeout(0.04)
+        own.sendto(data, ("127.0.0.1", desk.address.port))
+        try:
+            return json.loads(own.recv(2048))
+        except TimeoutError:
+            return None
+
+
+def question(desk, **changed):
+    return {"to": desk.address.token, "nonce": 5, "id": "one", "birth": None} | changed
+
+
+def test_what_a_process_knows_of_its_calls(desk):
+    channel = desk.channels["one"] = Channel()
+    assert ask({3: desk.address}, "one", None) == {3: Answer(**CALLS)}
+    channel.calls, channel.busy = 8, False
+    assert ask({3: desk.address}, "one", None) == {3: Answer(8, 1203, False)}
+
+
+def test_several_ranks_answer_for_themselves():
+    desks, kept = {}, []
+    for rank in (0, 2, 5):
+        made = Desk()
+        made.start()
+        kept.append(Channel(rank, rank * 10, False))
+        made.channels["one"] = kept[-1]
+        desks[rank] = made.address
+    assert ask(desks, "one", None) == {rank: Answer(rank, rank * 10, False) for rank in (0, 2, 5)}
+    assert ask({}, "one", None) == {}
+
+
+def test_a_communicator_that_is_unknown_or_was_freed(desk):
+    channel = desk.channels["one"] = Channel()
+    assert ask({0: desk.address}, "other", None) == {0: Answer(-1)}
+    del channel
+    gc.collect()
+    assert ask({0: desk.address}, "one", None) == {0: Answer(-1)}
+
+
+def test_a_communicator_without_a_name_is_known_by_its_birth(desk):
+    """Communicators of equal ranks are told apart by their order."""
+    first, second = desk.born((0, 1)), desk.born((0, 1))
+    other = desk.born((0, 2))
+    assert first != second
+    assert other[0] != first[0]
+    for birth in (first, second, other):
+        assert ask({0: desk.address}, "", birth) == {0: Answer(0)}
+    third = (first[0], 3)
+    assert ask({0: desk.address}, "", third) == {0: Answer(-1)}
+    assert ask({0: desk.address}, "", (12345, 1)) == {0: Answer(-1)}
+    assert desk.born((0, 1)) == third
+    assert ask({0: desk.address}, "", third) == {0: Answer(0)}
+
+
+def test_births_are_the_same_in_every_process(desk):
+    other = Desk()
+    for ranks in ((0, 1), (0, 1), (1, 0)):
+        assert desk.born(ranks) == other.born(ranks)
+    other.socket.close()
+
+
+def test_who_does_not_know_the_token_hears_nothing(desk):
+    desk.channels["one"] = channel = Channel()
+    assert sent(desk, json.dumps(question(desk)).encode()) == {"nonce": 5, **CALLS}
+    for token in ("", "0" * 16, None, 7):
+        assert sent(desk, json.dumps(question(desk, to=token)).encode()) is None
+    assert channel.calls == 7
+
+
+def test_a_wrong_token_counts_as_no_answer(desk, soon):
+    desk.channels["one"] = channel = Channel()
+    assert ask({0: replace(desk.address, token="wrong")}, "one", None) == {}
+    assert channel
+
+
+GARBAGE = [
+    b"",
+    b"\xff\xfe\x00",
+    b"{",
+    b"null",
+    b"7",
+    b"[]",
+    b'"text"',
+    b"{}",
+    b"x" * 5000,
+    b"[" * 1500,
+    b'{"to": []}',
+]
+#: parts of a question with the right token that are not as they should be
+STRANGE = [
+    {"id": []},
+    {"id": {}},
+    {"birth": 3},
+    {"birth": []},
+    {"birth": [1]},
+    {"birth": ["a", "b"]},
+    {"birth": [[], 1]},
+]
+
+
+def test_garbage_does_not_end_a_desk(desk):
+    desk.channels["one"] = channel = Channel()
+    for data in GARBAGE:
+        assert sent(desk, data) is None, data
+    for changed in STRANGE:
+        sent(desk, json.dumps(question(desk, id="nobody") | changed).encode())
+    for missing in ("to", "nonce", "id", "birth"):
+        asked = question(desk)
+        del asked[missing]
+        assert sent(desk, json.dumps(asked).encode()) is None, missing
+    assert desk.is_alive()
+    assert ask({0: desk.address}, "one", None) == {0: Answer(**CALLS)}
+    assert channel
+
+
+class Other(threading.Thread):
+    """Something else at a port: it sends what it is told to for each question."""
+
+    def __init__(self, *answers):
+        super().__init__(daemon=True)
+        self.answers, self.questions = answers, []
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        host = socket.gethostname()
+        self.address = roll_call.Address(host, "127.0.0.1", self.socket.getsockname()[1], "token")
+        self.start()
+
+    def run(self):
+        while True:
+            data, sender = self.socket.recvfrom(2048)
+            asked = json.loads(data)
+            self.questions.append(asked)
+            for make in self.answers:
+                answer = make(asked, len(self.questions))
+                if answer is not None:
+                    self.socket.sendto(answer, sender)
+
+
+def honest(asked, number):
+    return json.dumps({"nonce": asked["nonce"], "calls": 3, "moved": number, "busy": False}).encode()
+
+
+def test_a_lost_answer_is_asked_for_again():
+    """And a question that is lost; the desk that answered is not asked again meanwhile."""
+    late = Other(lambda asked, number: honest(asked, number) if number == 3 else None)
+    prompt = Other(honest)
+    assert ask({0: late.address, 1: prompt.address}, "one", None) == {0: Answer(3, 3), 1: Answer(3, 1)}
+    assert len(late.questions) == 3
+    assert len(prompt.questions) == 1
+
+
+def test_all_that_is_asked(soon):
+    other = Other()
+    ask({4: other.address}, "name", (8, 2))
+    asked = other.questions[0]
+    assert asked == {"to": "token", "nonce": asked["nonce"], "id": "name", "birth": [8, 2]}
+
+
+def test_answers_that_nobody_asked_for(soon):
+    """Garbage, another question's answer, and parts that are missing count as no answer; a right one still does."""
+    strange = (
+        lambda asked, number: b"",
+        lambda asked, number: b"\xff{",
+        lambda asked, number: b"7",
+        lambda asked, number: b"[1, 2]",
+        lambda asked, number: b"{}",
+        lambda asked, number: json.dumps({"nonce": asked["nonce"] + 1, "calls": 9}).encode(),
+        lambda asked, number: json.dumps({"nonce": [], "calls": 9}).encode(),
+    )
+    assert ask({0: Other(*strange).address}, "one", None) == {}
+    assert ask({0: Other(*strange, honest).address}, "one", None)[0].calls == 3
+
+
+@pytest.mark.parametrize("wrong", [{}, {"moved": 3}, {"calls": "many"}, {"calls": None}, {"calls": float("inf")}])
+def test_an_answer_with_the_right_number_that_makes_no_sense(soon, wrong):
+    """As an impostor would give that has seen the question; whoever asks must be able to count with it."""
+    other = Other(
+        lambda asked, number: json.dumps(
+            {"nonce": asked["nonce"]} | (wrong and {"moved": 1, "busy": False} | wrong)
+        ).encode()
+    )
+    assert ask({0: other.address}, "one", None) == {}
+
+
+def test_nobody_there_is_no_error_and_takes_the_grace(soon):
+    """A port without a process, a host without a way, a name that is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        here = roll_call.Address(socket.gethostname(), "127.0.0.1", free.getsockname()[1], "token")
+    far = replace(here, host="far")
+    addresses = {0: here, 1: replace(far, ip="240.0.0.1"), 2: replace(far, ip="not a name"), 3: replace(far, port=0)}
+    begin = time.monotonic()
+    assert ask(addresses, "one", None) == {}
+    assert 0.1 <= time.monotonic() - begin < 5
+
+
+def test_one_that_is_dead_does_not_hide_the_others(desk, soon):
+    desk.channels["one"] = channel = Channel()
+    silent = Other()
+    assert ask({0: silent.address, 1: desk.address, 2: silent.address}, "one", None) == {1: Answer(**CALLS)}
+    assert channel
+
+
+def test_a_process_has_one_desk(monkeypatch):
+    monkeypatch.setattr(Desk, "_only", None)
+    made = []
+    threads = [threading.Thread(target=lambda: made.append(Desk.open())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(desk) for desk in made}) == 1
+    assert made[0].is_alive()
+    assert made[0].daemon, "it must not keep the program from its end"
+
+
+def test_a_host_whose_own_name_is_not_known(monkeypatch):
+    monkeypatch.setattr(roll_call.socket, "gethostbyname", lambda _: (_ for _ in ()).throw(OSError()))
+    made = Desk()
+    made.socket.close()
+    assert made.address.ip == "127.0.0.1"
+
+
+def test_a_desk_answers_while_the_program_works(desk):
+    """The thread needs no turn of the main thread's."""
+    desk.channels["one"] = channel = Channel(1, 0, True)
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(ask({0: desk.address}, "one", None)))
+    asking.start()
+    end = time.monotonic() + 5
+    while asking.is_alive() and time.monotonic() < end:
+        sum(range(1000))
+    assert answers == [{0: Answer(1, 0, True)}]
+    assert channel
