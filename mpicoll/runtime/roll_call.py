@@ -168,6 +168,7 @@ def _send(own: socket.socket, desk: Address, here: str, question: dict[str, Any]
 def _collect(own: socket.socket, nonces: dict[int, int], answers: dict[int, Answer]) -> None:
     try:
         said = json.loads(own.recv(LONGEST))
-        answers[nonces[said["nonce"]]] = Answer(int(said["calls"]), int(said["moved"]), bool(said["busy"]))
+        numbers, marks = [int(said[name]) for name in ("calls", "moved")], [bool(said[n]) for n in ("busy", "waiting")]
+        answers[nonces[said["nonce"]]] = Answer(*numbers, *marks)
     except Exception:  # nothing has come, or not one of ours
         return

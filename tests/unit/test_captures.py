@@ -127,7 +127,7 @@ def test_a_captured_call_does_not_become_a_hot_one(monkeypatch, captured, noted)
     """It has no wait for its end, which a time limit demands outside of the graph."""
     kept = []
     channel = SimpleNamespace(calls=0, recent=SimpleNamespace(find=lambda key: "known"))
-    monkeypatch.setattr(conductor, "where", lambda stream: (0, PLAIN, captured))
+    monkeypatch.setattr(conductor, "where", lambda stream: (0, False, PLAIN, captured))
     monkeypatch.setattr(conductor.progress, "run", lambda *_: None)
     hot = SimpleNamespace(note=lambda *given: kept.append(given))
     conductor.blocking(channel, hot, ("Allreduce", (None, None), None, None, ""))
