@@ -168,7 +168,7 @@ def _send(own: socket.socket, desk: Address, here: str, question: dict[str, Any]
 def _collect(own: socket.socket, nonces: dict[int, int], answers: dict[int, Answer]) -> None:
     try:
         said = json.loads(own.recv(LONGEST))
-        numbers, marks = [int(said[name]) for name in ("calls", "moved")], [bool(said[n]) for n in ("busy", "waiting")]
-        answers[nonces[said["nonce"]]] = Answer(*numbers, *marks)
+        rank = nonces[said["nonce"]]
+        answers[rank] = Answer(int(said["calls"]), int(said["moved"]), bool(said["busy"]), bool(said["waiting"]))
     except Exception:  # nothing has come, or not one of ours
         return

@@ -265,7 +265,7 @@ def test_a_host_whose_own_name_is_not_known(monkeypatch):
 
 def test_a_desk_answers_while_the_program_works(desk):
     """The thread needs no turn of the main thread's."""
-    desk.channels["one"] = channel = Channel(1, 0, True)
+    desk.channels["one"] = channel = Channel(1, 0, True, False)
     answers = []
     asking = threading.Thread(target=lambda: answers.append(ask({0: desk.address}, "one", None)))
     asking.start()
