@@ -22,6 +22,16 @@ Condition = Callable[[], bool]
 Routine = Generator[Condition, None, T]
 
 
+def finished(routine: Routine[T]) -> T:
+    """Return the result of a routine that need not wait."""
+    try:
+        next(routine)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("the routine waits")
+
+
 class Later:
     """A condition that is true from the second question on."""
 

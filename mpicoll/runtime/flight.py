@@ -8,7 +8,7 @@ from mpicoll.dispatch.plan import Plan
 from mpicoll.runtime import execute, progress
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.decision import Call
-from mpicoll.runtime.exchange import Routine
+from mpicoll.runtime.exchange import Routine, finished
 from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.progress import Operation
 from mpicoll.runtime.recent import Decision
@@ -38,7 +38,22 @@ class Flight:
 
     def bind(self, plan: Plan, operands: Operands) -> Routine[Bound]:
         """Return the call's program, on a stream beside the caller's, in a slot that is free."""
-        execute.pack(operands)  # what moves to another device
+        if operands.moved:
+            return (yield from self._bind_elsewhere(plan, operands))
+        return (yield from self._bind(plan, operands))
+
+    def _bind_elsewhere(self, plan: Plan, operands: Operands) -> Routine[Bound]:
+        """Return the program of a call whose arrays were copied to another device, whose streams it is ordered with."""
+        from mpicoll.runtime.device import Handover
+
+        if plan.path != "mapped" and self.slot is None:
+            yield from self._take_slot()
+        with on(operands.device, None) as own:
+            execute.pack(operands)
+            self.handover = Handover(operands.device, own)
+            return finished(self._bind(plan, operands))
+
+    def _bind(self, plan: Plan, operands: Operands) -> Routine[Bound]:
         if plan.path == "mapped":
             return self._bind_mapped(plan, operands)
         slot = self.slot or (yield from self._take_slot())
