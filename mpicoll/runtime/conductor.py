@@ -18,7 +18,7 @@ from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.call_key import call_key
 from mpicoll.runtime.channel import Channel
 from mpicoll.runtime.decision import Call, at_home, decided, is_repeatable, read
-from mpicoll.runtime.exchange import Later, Routine
+from mpicoll.runtime.exchange import Later, Routine, finished
 from mpicoll.runtime.flight import Flight, Prepared, side_of
 from mpicoll.runtime.hot import HotCalls
 from mpicoll.runtime.operands import Operands
@@ -62,7 +62,11 @@ def _run(call: Call) -> tuple[Operands, Bound]:
             with on(found.device, None if found.moved else Pointer(pointer)) as own:
                 return execute.bind(plan, found, channel, own, channel.slot(0))
 
-        found, bound = channel.complete(lambda _: decided(call, operands, trouble, bind), call.name)
+        routine = decided(call, operands, trouble, bind)
+        if channel.last or asked() or (operands and operands.device >= 0 and channel.is_unconnected()):
+            found, bound = channel.complete(lambda _: routine, call.name)
+        else:  # there is nobody to wait for
+            found, bound = finished(routine)
         if not found.moved:
             _finish(found, bound, channel)
             return found, bound
