@@ -23,7 +23,7 @@ from mpicoll.runtime import turns
 
 SIZE = MPI.COMM_WORLD.Get_size()
 METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier"]
-#: calls in flight, several times as many as there are slots for
+#: calls in flight, several times as many as may be on their way
 MANY = 20
 #: elements: one message that MPI sends at once, and one for which it waits for the receiver
 COUNTS = (5, 9_000)
@@ -392,7 +392,7 @@ def test_a_dropped_request_warns_and_completes(comm):
     left = late(comm, lambda: [comm.Iallreduce(np.full(5, 2.0), y)], drop)
     if left:
         wait(left[0])
-    for _ in range(6):  # its slot comes round again, and cannot be taken before the call is complete
+    for _ in range(6):  # they wait for other slots, and advance the call that nobody waits for
         wait(comm.Ibarrier())
     assert (y == 2.0 * SIZE).all()
     assert not turns.in_flight
