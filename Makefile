@@ -59,7 +59,7 @@ CUDA_EXTRA = $(if $(driver),$(call cuda_extra,$(driver)))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install bench bench-gpu test test-unit test-mpi test-gpu fuzz soak verify lint type docs ci clean FORCE
+.PHONY: help install bench bench-gpu test test-unit test-jobs test-mpi test-gpu fuzz soak verify lint type docs ci clean FORCE
 
 help:  ## this list
 	@sed -nE 's/^([a-z%-]+):[^#]*## (.*)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
@@ -75,10 +75,13 @@ bench: $(READY)  ## measure and validate every collective on N ranks
 bench-gpu: $(READY)  ## the same on CuPy arrays from 8 B to 1 GiB, beside NCCL, the MPI's own and bare messages
 	$(call ranks,$(N),$(BENCH_LIMIT)) -m mpicoll.bench --buffers cupy --baseline nccl,native,limit --max 1G $(ARGS)
 
-test: test-unit test-mpi  ## all tests: in one process, then on 1, 2, 3, 4, 5, 7 and 8 ranks
+test: test-unit test-jobs test-mpi  ## all tests: in one process, in jobs, then on 1, 2, 3, 4, 5, 7 and 8 ranks
 
 test-unit: $(READY)  ## the tests that need no MPI
 	$(BIN)/python -m pytest tests/unit $(ARGS) </dev/null
+
+test-jobs: $(READY)  ## the tests that start jobs of their own, whose ranks die, hang or raise
+	$(BIN)/python -m pytest tests/jobs $(ARGS) </dev/null
 
 test-mpi: $(RANKS:%=test-%)  ## the MPI tests on each number of ranks
 
@@ -86,8 +89,8 @@ test-%: $(READY) FORCE  ## the MPI tests on so many ranks: test-4
 	@case '$*' in *[!0-9]*) echo "no target test-$*; test-4 runs on 4 ranks" >&2; exit 2;; esac
 	$(call ranks,$*,$(TEST_LIMIT)) -m mpi4py -m pytest --with-mpi -p no:cacheprovider tests/mpi $(ARGS) </dev/null
 
-test-gpu: $(READY)  ## the tests marked gpu, in one process and on N ranks
-	$(BIN)/python -m pytest tests/unit -m gpu $(ARGS) </dev/null || [ $$? -eq 5 ]  # 5: there is none
+test-gpu: $(READY)  ## the tests marked gpu, in one process, in jobs and on N ranks
+	$(BIN)/python -m pytest tests/unit tests/jobs -m gpu $(ARGS) </dev/null || [ $$? -eq 5 ]  # 5: there is none
 	$(call ranks,$(N),$(TEST_LIMIT)) -m mpi4py -m pytest --with-mpi -p no:cacheprovider tests/mpi -m gpu $(ARGS) </dev/null
 
 fuzz: $(READY)  ## random calls with new seeds for MINUTES minutes, on 1 to 8 ranks in turn

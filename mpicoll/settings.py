@@ -241,6 +241,15 @@ class Settings:
         return {**self._base, **self.scope().values}
 
     @contextmanager
+    def within(self, scope: Any) -> Iterator[None]:
+        """Take what was overridden when `scope` was current, for this thread (or task) within a with block."""
+        token = self._scoped.set(scope)
+        try:
+            yield
+        finally:
+            self._scoped.reset(token)
+
+    @contextmanager
     def override(self, **values: Any) -> Iterator[None]:
         """Change settings for the calls of this thread (or task) within a with block."""
         for name in values:

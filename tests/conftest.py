@@ -1,8 +1,10 @@
 """The harness of the tests.
 
-Two folders, and the folder decides; no marker is needed:
+Three folders, and the folder decides; no marker is needed:
 
 - `tests/unit` runs in one process (`make test-unit`) and never sees MPI.
+- `tests/jobs` runs in one process, too, with each MPI (`make test-jobs`): a test there starts a job of its own,
+  in which ranks may die, hang or raise.
 - `tests/mpi` runs under mpirun with `--with-mpi` (`make test-4`).  Every test there runs on every
   rank at the same time and in the same order; without `--with-mpi` the folder is not collected.
   `@pytest.mark.mpi(min_size=2)` skips a test where there are fewer ranks.
@@ -12,7 +14,8 @@ rank that failed.  Where a rank must not fail alone, assert on a fact that all r
 it first): all reports say the same, and one is enough.
 
 A test that does not finish within MPICOLL_TEST_TIMEOUT seconds (120; 0 is never) ends the job too,
-and every rank says where it was.
+and every rank says where it was.  Without MPI these are seconds of work: of waiting, for a loaded machine
+or for a job, a test may do ten times as much.
 """
 
 from __future__ import annotations
@@ -43,7 +46,9 @@ GRACE = 2.0
 # Seconds from one rank's turn to report a failure to the next one's.  What a rank prints goes through
 # mpirun, which drops what it has not read when the job is aborted.
 TURN = 0.5
-MPI_TESTS = Path(__file__).parent / "mpi"
+# Seconds of waiting that count as one, for a test without MPI.
+PATIENCE = 10
+MPI_TESTS, JOBS = Path(__file__).parent / "mpi", Path(__file__).parent / "jobs"
 
 # All ranks must draw the same examples, so nothing may depend on a database, a clock or chance.
 hypothesis.settings.register_profile(
@@ -57,7 +62,7 @@ hypothesis.settings.register_profile("unit", deadline=None)
 
 
 class World:
-    """This process among the others; alone, without MPI, in a unit run."""
+    """This process among the others; alone, without MPI, in the other runs."""
 
     def __init__(self, with_mpi: bool) -> None:
         self.comm: Any = None
@@ -104,25 +109,31 @@ class Watchdog:
 
     def __init__(self, world: World, seconds: float) -> None:
         self.world, self.seconds = world, seconds
-        self.what, self.since = "", time.monotonic()
+        self.clock, self.most = (time.monotonic, seconds) if world.comm else (_work, seconds * PATIENCE)
+        self.what, self.since = "", self.clock()
         self.main = threading.get_ident()
         if seconds:
             threading.Thread(target=self._run, daemon=True).start()
 
     def watch(self, what: str) -> None:
         """Start to wait for the end of something else."""
-        self.what, self.since = what, time.monotonic()
+        self.what, self.since = what, self.clock()
         if self.seconds:
             # Where C code holds the interpreter lock the thread cannot run, but this can.
-            faulthandler.dump_traceback_later(self.seconds + 2 * GRACE, exit=True, file=self.world.stderr)
+            faulthandler.dump_traceback_later(self.most + 2 * GRACE, exit=True, file=self.world.stderr)
 
     def _run(self) -> None:
-        while time.monotonic() < self.since + self.seconds:
-            time.sleep(0.5)
+        while self.clock() < self.since + self.seconds:
+            time.sleep(min(0.5, self.seconds))
         stack = "".join(traceback.format_list(_own_frames(sys._current_frames()[self.main])))
         self.world.say(f"TIMEOUT, {self.what} did not end in {self.seconds:g} s; it is at\n{stack}")
         time.sleep(GRACE if self.world.size > 1 else 0)
         os._exit(1)
+
+
+def _work() -> float:
+    """Return seconds of this process's work, and a tenth of those that have passed."""
+    return time.process_time() + time.monotonic() / PATIENCE
 
 
 def _own_frames(frame: FrameType) -> list[traceback.FrameSummary]:
@@ -248,8 +259,8 @@ def _version(*names: str) -> str:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the MPI tests to runs that asked for MPI."""
-    if collection_path == MPI_TESTS and not config.getoption("--with-mpi"):
+    """Leave the MPI tests to runs that asked for MPI, and the jobs to those that did not."""
+    if collection_path == (JOBS if config.getoption("--with-mpi") else MPI_TESTS):
         return True
     return None
 

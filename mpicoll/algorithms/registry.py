@@ -21,7 +21,7 @@ Function = Callable[..., Schedule]
 #: (size, root, whether the planner's orders are proven, too)
 Case = tuple[int, int, bool]
 
-_revision = [0]
+changes = [0]
 _ALGORITHMS: dict[str, dict[str, Algorithm]] = {name: {} for name in COLLECTIVES}
 
 
@@ -104,7 +104,7 @@ def packaged(collective_name: str, *, uniform: str, name: str = "", **declared: 
 
 def _add(card: Algorithm) -> None:
     _ALGORITHMS[card.collective][card.name] = card
-    _revision[0] += 1
+    changes[0] += 1
 
 
 def _check_name(card: Algorithm) -> None:
@@ -184,12 +184,12 @@ def require(collective_name: str, name: str, size: int, **needs: bool) -> Algori
 def unregister(collective_name: str, name: str) -> None:
     """Remove an algorithm (for tests and interactive work)."""
     del _ALGORITHMS[collective(collective_name).name][name]
-    _revision[0] += 1
+    changes[0] += 1
 
 
 def revision() -> int:
     """Return a number that changes whenever the registry does."""
-    return _revision[0]
+    return changes[0]
 
 
 def catalogue() -> dict[str, list[str]]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from mpicoll.errors import UnsupportedError
+
 #: numpy.ndarray or cupy.ndarray; both have dtype, shape, flags and strides
 Array = Any
 
@@ -86,7 +88,7 @@ def _from_torch(collective: str, name: str, tensor: Any) -> Array:
     bfloat = str(tensor.dtype) == "torch.bfloat16"
     if bfloat:
         tensor = tensor.view(sys.modules["torch"].int16)
-    array = tensor.numpy() if tensor.device.type == "cpu" else _from_cuda_tensor(tensor)
+    array = tensor.numpy() if tensor.device.type == "cpu" else _from_cuda_tensor(collective, tensor)
     if not bfloat:
         return array
     from ml_dtypes import bfloat16
@@ -94,9 +96,15 @@ def _from_torch(collective: str, name: str, tensor: Any) -> Array:
     return array.view(bfloat16)
 
 
-def _from_cuda_tensor(tensor: Any) -> Array:
+def _from_cuda_tensor(collective: str, tensor: Any) -> Array:
     import cupy
 
+    torch = sys.modules["torch"].cuda
+    if torch.is_current_stream_capturing() and torch.current_stream().cuda_stream != cupy.cuda.get_current_stream().ptr:
+        raise UnsupportedError(
+            f"{collective}: PyTorch's current stream is being captured into a CUDA graph, and the call is on another "
+            "one: pass stream=torch.cuda.current_stream()"
+        )
     return cupy.from_dlpack(tensor)
 
 

@@ -30,6 +30,8 @@ from mpicoll.settings import override, settings
 
 #: slots that calls which do not block take: so many are on their way at a time, the next ones wait for a slot
 NONBLOCKING = 6
+#: said in a forked child
+FORKED = "this process was forked after mpicoll was used; MPI does not survive that: spawn instead"
 #: channels that are not freed yet
 live: weakref.WeakSet[Channel] = weakref.WeakSet()
 
@@ -75,6 +77,12 @@ class Channel:
         self.comm, request = plain.Idup()
         mine = agreed_settings(rules)
         self.setting_up = Operation(self, lambda _: set_up(self, request, mine), name="first call on a communicator")
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a call on it waits here that has a limit of its own."""
+        mine = (o.patience for o in tuple(turns.in_flight) if o.channel is self)
+        return any(patience is not None and patience.watched for patience in mine)
 
     def paths(self, compiled: bool = True) -> tuple[str, ...]:
         """Return how device arrays may travel on this communicator, best first.
@@ -125,9 +133,7 @@ class Channel:
         """Refuse a communicator that was freed, or on which a call has stalled or raised, and any after MPI's end."""
         refuse_after_finalize()
         if self.forked:
-            raise RuntimeError(
-                "this process was forked after mpicoll was used; MPI does not survive that: spawn instead"
-            )
+            raise RuntimeError(FORKED)
         if self.refused is not None:
             raise self.refused
         if self.freed:

@@ -10,7 +10,7 @@ from typing import Any
 from mpi4py import MPI
 
 from mpicoll.runtime import faults, turns
-from mpicoll.runtime.channel import Channel, live, refuse_after_finalize
+from mpicoll.runtime.channel import FORKED, Channel, live, refuse_after_finalize
 
 #: seconds that calls in flight may take when the program ends
 LAST_SECONDS = 1.0
@@ -34,6 +34,8 @@ def started_channel_of(comm: MPI.Intracomm, rules: str = "") -> Channel:
     """Return a communicator's channel, which the first call starts to make; local."""
     global _keyval
     refuse_after_finalize()
+    if _forked:
+        raise RuntimeError(FORKED)
     with _looking:
         if _keyval is None:
             _keyval = MPI.Comm.Create_keyval(None, _free)

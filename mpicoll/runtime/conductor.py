@@ -8,6 +8,7 @@ both, which waits for whatever it needs: the first call's exchange, the peers' m
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from mpicoll.dispatch.plan import Plan
@@ -17,14 +18,14 @@ from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.call_key import call_key
 from mpicoll.runtime.channel import Channel
 from mpicoll.runtime.decision import Call, at_home, decided, is_repeatable, read
-from mpicoll.runtime.exchange import Routine
+from mpicoll.runtime.exchange import Later, Routine
 from mpicoll.runtime.flight import Flight, Prepared, side_of
 from mpicoll.runtime.hot import HotCalls
 from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.progress import Operation
 from mpicoll.runtime.recent import Decision
 from mpicoll.runtime.slot import Slot
-from mpicoll.runtime.streams import on, where
+from mpicoll.runtime.streams import Pointer, on, where
 
 #: method, arguments, algorithm, stream, and the communicator's rules
 Asked = tuple[str, tuple[Any, ...], Any, Any, str]
@@ -39,7 +40,8 @@ def blocking(channel: Channel, hot: HotCalls, asked_for: Asked) -> None:
     if known is not None:
         channel.calls += 1
         progress.run(known, channel)
-        hot.note(channel, method, arguments, algorithm, stream, known)
+        if not any(place[3:]):  # what is captured does not wait for its end, as a time limit demands
+            hot.note(channel, method, arguments, algorithm, stream, known)
         return
     call = Call(channel, "blocking", method, arguments, algorithm, stream, rules)
     found, bound = _run(call)
@@ -49,29 +51,31 @@ def blocking(channel: Channel, hot: HotCalls, asked_for: Asked) -> None:
 
 def _run(call: Call) -> tuple[Operands, Bound]:
     """Decide and run a blocking call."""
-    channel = call.channel
+    channel, caller = call.channel, threading.get_ident()
     operands, trouble = read(call)
-    device = operands.device if operands else -1
-    with on(device, call.stream) as pointer:
+    with on(operands.device if operands else -1, call.stream) as pointer:
 
         def bind(plan: Plan, found: Operands) -> Routine[Bound]:
             yield from ()
-            with on(found.device, None if found.moved else call.stream):
-                return execute.bind(plan, found, channel, _address(found, pointer), channel.slot(0))
+            if not found.moved and threading.get_ident() == caller:
+                return execute.bind(plan, found, channel, pointer, channel.slot(0))
+            with on(found.device, None if found.moved else Pointer(pointer)) as own:
+                return execute.bind(plan, found, channel, own, channel.slot(0))
 
         found, bound = channel.complete(lambda _: decided(call, operands, trouble, bind), call.name)
-        execute.pack(found)
-        progress.run(bound, channel)
-        execute.unpack(found)
+        if not found.moved:
+            _finish(found, bound, channel)
+            return found, bound
+    with on(found.device, None):
+        _finish(found, bound, channel)
     return found, bound
 
 
-def _address(operands: Operands, pointer: int) -> int:
-    """Return the address of the stream on which a call works: of its own device's, if its arrays were moved."""
-    if not operands.moved:
-        return pointer
-    with on(operands.device, None) as own:
-        return own
+def _finish(operands: Operands, bound: Bound, channel: Channel) -> None:
+    """Run a call that is decided, on the current device and stream."""
+    execute.pack(operands)
+    progress.run(bound, channel)
+    execute.unpack(operands)
 
 
 def nonblocking(call: Call) -> Operation:
@@ -110,6 +114,9 @@ def _whole(
             found, bound = known.operands, (yield from flight.bind_again(known))
         else:
             found, bound = yield from decided(flight.call, flight.operands, trouble, flight.bind)
+        if found.device != operation.device:  # of a call that was moved: current from the next time on
+            operation.device = found.device
+            yield Later().come
         yield from flight.run(operation, bound, found)
     finally:
         flight.end()
@@ -145,10 +152,11 @@ def persistent(call: Call) -> Prepared:
 def plan(call: Call) -> Plan:
     """Return what a call would do; collective if it is the first one, or the first with device arrays."""
     operands = call.read()
+    captured = call.captured(operands)
     if operands.device >= 0:
         call.channel.connect(operands.device)
     found = at_home(operands, call.channel)
-    return execute.plan_for(found, call.channel, call.algorithm, call.rules, captured=call.captured(operands))
+    return execute.plan_for(found, call.channel, call.algorithm, call.rules, captured=captured)
 
 
 def tell(channel: Channel, word: Word, trouble: Exception | None) -> list[Word]:

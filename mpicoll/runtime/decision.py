@@ -16,7 +16,7 @@ from mpicoll.runtime.calls import read_call
 from mpicoll.runtime.channel import Channel
 from mpicoll.runtime.exchange import Routine, exchanged
 from mpicoll.runtime.operands import Operands, check_options
-from mpicoll.runtime.streams import is_captured, on
+from mpicoll.runtime.streams import CAPTURED, address_on, given, is_captured
 from mpicoll.settings import settings
 
 #: powers of two by which the scratch limit shrinks from one try to the next, where a rank is short of memory
@@ -40,6 +40,7 @@ class Call:
         rules: of the communicator.
         plan: what was decided, None before that.
         named: as in the call.
+        is_captured: it is captured into a CUDA graph, instead of done.
         name: the call with its number, for messages.
     """
 
@@ -52,6 +53,7 @@ class Call:
     rules: str
     plan: Plan | None = None
     named: dict[str, Any] | None = None
+    is_captured: bool = False
 
     @property
     def name(self) -> str:
@@ -59,22 +61,27 @@ class Call:
 
     def read(self) -> Operands:
         """Return what the arguments mean; every check that needs no other rank."""
-        operands = read_call(self.method, self.channel.rank, self.channel.size, self.arguments, self.named or {})
+        with given(self.stream):
+            operands = read_call(self.method, self.channel.rank, self.channel.size, self.arguments, self.named or {})
         check_options(operands, self.algorithm, self.stream)
         return operands
 
     def captured(self, operands: Operands) -> bool:
-        """Tell whether the call is captured into a CUDA graph; refuse what needs a first call outside of it."""
-        if operands.device < 0:
+        """Tell whether the call is captured into a CUDA graph; refuse what cannot be."""
+        return operands.device >= 0 and self.captured_on(address_on(operands.device, self.stream))
+
+    def captured_on(self, address: int) -> bool:
+        """Tell whether the call is captured on a stream; refuse what cannot be."""
+        if not is_captured(address):
             return False
-        with on(operands.device, self.stream) as address:
-            captured = is_captured(address)
-        if captured and not (self.channel.ready and not self.channel.is_unconnected()):
-            raise UnsupportedError(
-                f"{operands.method}: the stream is being captured into a CUDA graph, "
-                "and this is the communicator's first call with device arrays: make one before the capture"
-            )
-        return captured
+        why = ""
+        if self.form in ("nonblocking", "persistent"):
+            why = "the host waits for the end of a call that does not block: make a blocking one"
+        elif not self.channel.ready or self.channel.is_unconnected():
+            why = "this is the communicator's first call with device arrays: make one before the capture"
+        if why:
+            raise UnsupportedError(f"{self.method.lower()}: {CAPTURED}, and {why}")
+        return True
 
 
 def read(call: Call) -> tuple[Operands | None, Exception | None]:
@@ -86,7 +93,7 @@ def read(call: Call) -> tuple[Operands | None, Exception | None]:
     operands, trouble = None, None
     try:
         operands = call.read()
-        call.captured(operands)
+        call.is_captured = call.captured(operands)
     except Exception as error:
         if not asked():
             raise
@@ -152,8 +159,7 @@ def _tried(
 def _bound(call: Call, operands: Operands, limit: int, bind: Bind) -> Routine[tuple[Operands, Bound, Plan]]:
     """Return the call on the communicator's device, its program, and its plan."""
     found = at_home(operands, call.channel)
-    captured = call.captured(operands)
-    plan = call.plan = execute.plan_for(found, call.channel, call.algorithm, call.rules, limit, captured)
+    plan = call.plan = execute.plan_for(found, call.channel, call.algorithm, call.rules, limit, call.is_captured)
     bound = yield from bind(plan, found)
     return found, bound, plan
 

@@ -15,7 +15,7 @@ from mpicoll.runtime.host import Call, apply
 from mpicoll.runtime.launch import launcher
 from mpicoll.runtime.layout import Run
 from mpicoll.runtime.ops import Operator
-from mpicoll.runtime.streams import address_of
+from mpicoll.runtime.streams import Pointer, address_of, is_open
 
 _runtime = cupy.cuda.runtime
 #: cudaMemcpyDefault: the driver sees from the addresses which way to copy
@@ -144,17 +144,6 @@ class Fence:
         self.stream = stream
 
 
-class Pointer:
-    """A stream's address as other libraries hand it over."""
-
-    def __init__(self, pointer: int, keep: object = None) -> None:
-        """Hold the address, and what must live as long."""
-        self.ptr, self.keep = pointer, keep
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.ptr
-
-
 def _external(pointer: int, keep: object) -> Any:
     """Return CuPy's view of a stream that is not CuPy's, which `keep` keeps alive."""
     if not pointer:
@@ -216,6 +205,9 @@ class Handover:
         return bool(_runtime.eventQuery(self.begin.ptr) == 0)
 
     def finish(self) -> None:
-        """Let the caller's stream wait for what the call enqueued."""
+        """Let the caller's stream wait for what the call enqueued; the host, if that stream is captured by now."""
         _runtime.eventRecord(self.end.ptr, self.side)
-        _runtime.streamWaitEvent(self.ptr, self.end.ptr)
+        if is_open(self.ptr):
+            _runtime.streamWaitEvent(self.ptr, self.end.ptr)
+        else:
+            _runtime.eventSynchronize(self.end.ptr)

@@ -22,6 +22,17 @@ Condition = Callable[[], bool]
 Routine = Generator[Condition, None, T]
 
 
+class Later:
+    """A condition that is true from the second question on."""
+
+    asked = False
+
+    def come(self) -> bool:
+        """Tell whether it was asked before."""
+        before, self.asked = self.asked, True
+        return before
+
+
 def exchanged(comm: MPI.Intracomm, mine: Any, enough: Callable[[Any], bool] = lambda _: False) -> Routine[list[Any]]:
     """Return every rank's object.
 

@@ -19,7 +19,7 @@ from mpicoll.runtime.layout import Layout, Run, Shape, merge
 from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.ops import Operator
 from mpicoll.runtime.slot import Slot
-from mpicoll.runtime.streams import is_captured
+from mpicoll.runtime.streams import CAPTURED, is_captured
 from mpicoll.schedule import pack as packing
 from mpicoll.schedule.planner import compile_program
 from mpicoll.schedule.program import Program
@@ -62,16 +62,21 @@ def plan_for(
         settings.tuning,
         scratch_limit or settings.scratch_limit,
     )
-    return make_plan(Key(facts, channel.rank, operands.root, forced, rules, wanted, tuning, limit))
+    try:
+        return make_plan(Key(facts, channel.rank, operands.root, forced, rules, wanted, tuning, limit))
+    except UnsupportedError as error:
+        if captured:
+            raise UnsupportedError(f"{error} ({CAPTURED})") from None
+        raise
 
 
 def _captured_paths(operands: Operands, channel: Channel, paths: tuple[str, ...], compiled: bool) -> tuple[str, ...]:
     """Return the paths on which a call can be captured: a graph has kernels, but no messages and no packing."""
-    refused = f"{operands.method}: the stream is being captured into a CUDA graph"
+    refused = f"{operands.method}: {CAPTURED}"
     if operands.before or operands.after:
         raise UnsupportedError(f"{refused}, and the arrays must be copied around the call: pass contiguous ones, apart")
     if "mapped" not in paths:
-        why = channel.unoffered(compiled)
+        why = channel.unoffered(compiled) or f"path={settings.path!r} is set"
         raise UnsupportedError(f"{refused}, which only the path mapped can be, and that is not offered: {why}")
     return ("mapped",)
 

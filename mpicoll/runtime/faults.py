@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
-import threading
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpi4py import MPI
@@ -23,6 +24,8 @@ SLOWEST = 1e6
 UNWATCHED = "set MPICOLL_TIMEOUT from the start, and the message names the ranks that are missing"
 #: looks at least before a limit has passed: time between two looks, when nobody looked, is the program's own
 LOOKS = 3
+#: seconds after a look in which an operation counts as one that is waited for; asking the others takes some itself
+WATCHED = 2 * roll_call.GRACE
 
 
 class Patience:
@@ -49,6 +52,11 @@ class Patience:
             self.idle += min(now - self.looked, self.limit / LOOKS)
         self.looked = now
         return self.idle > self.most
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody looks, so that the limit is kept."""
+        return time.monotonic() - self.looked < WATCHED
 
     def extend(self) -> None:
         """Grant half of the limit more."""
@@ -87,11 +95,13 @@ class Watch:
         directory, me = self.desk.directory, self.channel.rank
         desks = {r: directory[w] for r, w in enumerate(self.world_ranks) if r != me and w in directory}
         answers = roll_call.ask(desks, self.id, None if self.id else self.birth)
-        absent = sorted(r for r, answer in answers.items() if answer.calls < operation.number)
+        late = [r for r, answer in answers.items() if answer.calls < operation.number]
+        absent = sorted(r for r in late if not (answers[r].busy or answers[r].waiting))
         silent = [r for r in range(self.channel.size) if r != me and r not in answers]
         before, patience.moves = patience.moves, sum(answer.moved for answer in answers.values())
         moving = not silent and (before is None or before != patience.moves)
-        if not absent and (moving or self._slow(operation, patience) or any(a.busy for a in answers.values())):
+        working = bool(late) or any(answer.busy for answer in answers.values())  # late ones are in an earlier call
+        if not absent and (moving or working or self._slow(operation, patience)):
             return None
         return self._words(absent, silent, desks)
 
@@ -125,7 +135,7 @@ def stall(operation: Operation, patience: Patience) -> StalledError | None:
     channel = operation.channel
     what = f"{operation.title()}: rank {channel.rank}, {operation.pending()} for {patience.limit:g} s"
     why = channel.watch.verdict(operation, patience) if channel.watch else UNWATCHED
-    if why is None:
+    if why is None or (operation.condition is not None and operation.condition()):  # it came while others were asked
         patience.extend()
         return None
     return channel.stalled(what, why)
@@ -143,16 +153,12 @@ def explained(error: BaseException, name: str, rank: int, pending: str) -> BaseE
 
 
 def finalize_within(seconds: float, why: str) -> None:
-    """End MPI; where that takes too long, because a rank never comes, end the process instead."""
-    ended = threading.Event()
+    """End MPI; where that takes too long, because a rank never comes, end the process instead.
 
-    def give_up() -> None:
-        if not ended.wait(seconds):
-            os.write(2, f"mpicoll: MPI does not end within {seconds:g} s after: {why}; this process leaves\n".encode())
-            os._exit(1)
-
-    threading.Thread(target=give_up, name="mpicoll-end", daemon=True).start()
-    try:
+    MPI's end keeps the interpreter's lock, so that only a timer which needs no Python can end the process.
+    """
+    os.write(2, f"mpicoll: this process leaves if MPI does not end within {seconds:g} s after: {why}\n".encode())
+    with Path(os.devnull).open("w") as nowhere:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
         MPI.Finalize()
-    finally:
-        ended.set()
+        faulthandler.cancel_dump_traceback_later()

@@ -13,7 +13,7 @@ from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.progress import Operation
 from mpicoll.runtime.recent import Decision
 from mpicoll.runtime.slot import Slot
-from mpicoll.runtime.streams import on
+from mpicoll.runtime.streams import Pointer, on
 
 
 class Flight:
@@ -27,6 +27,8 @@ class Flight:
         if operands is None:
             return
         with on(operands.device, None if operands.moved else call.stream) as pointer:
+            if operands.device >= 0:
+                call.captured_on(pointer)  # a persistent call was read when its stream was not captured
             execute.pack(operands)
             if operands.device >= 0:
                 from mpicoll.runtime.device import Handover
@@ -83,9 +85,20 @@ class Flight:
         if self.handover is None:
             execute.unpack(operands)
             return
-        self.handover.finish()
-        with on(self.handover.device, self.handover):
-            execute.unpack(operands)
+        if not operands.moved:  # else the host waits for the copies, and what is behind them is on another device
+            self._unpack_aside(operands)
+        if bound.requests or operands.after:  # the end of a kernel was awaited
+            self.handover.finish()
+        if operands.moved:
+            with on(self.handover.device, self.handover):
+                execute.unpack(operands)
+
+    def _unpack_aside(self, operands: Operands) -> None:
+        """Unpack behind the program, on its own stream: the caller's may be captured by now."""
+        assert self.handover is not None
+        if operands.after:
+            with on(self.handover.device, Pointer(self.handover.side)):
+                execute.unpack(operands)
 
     def end(self) -> None:
         """Give back the slot."""

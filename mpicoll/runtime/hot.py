@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from mpicoll.algorithms.registry import revision
+from mpicoll.algorithms import registry
 from mpicoll.runtime import turns
 from mpicoll.runtime.recent import MOST
 from mpicoll.settings import settings
@@ -66,7 +66,9 @@ class HotCalls:
             self.calls.clear()
         key = method, id(buffers[0]), id(buffers[1])
         kept = tuple(self._watched(b, key) if type(b) is cupy.ndarray else b for b in buffers)
-        asked = arguments[2:], algorithm, stream, settings.scope(), settings.assigned, revision()
+        rest = arguments[2:]
+        exact = any(isinstance(item, int) for item in rest)  # 0.0 would be equal, but is no root
+        asked = rest, exact, algorithm, stream, settings.scope(), settings.assigned, registry.changes[0]
         stream_of_now, device_of_now = cupy.cuda.get_current_stream, cupy.cuda.runtime.getDevice
         where = stream_of_now, stream_of_now(), device_of_now, device_of_now()
         self.calls[key] = asked, where, (channel, channel.turn, bound, self.steps(bound)), kept
@@ -99,7 +101,7 @@ def run(
     in_flight: list[Any] = turns.in_flight,
     is_finalized: Callable[[], bool] = MPI.Is_finalized,
     get_ident: Callable[[], int] = threading.get_ident,
-    revision_of_now: Callable[[], int] = revision,
+    changes: list[int] = registry.changes,
 ) -> None:
     """Do a blocking call of buffers: in the short way if it is hot and nothing is in the way.
 
@@ -108,16 +110,16 @@ def run(
     known = comm._hot.calls.get((method, id(arguments[0]), id(arguments[1])))
     if known is not None:
         asked, where, (channel, turn, bound, steps), _ = known
-        rest, wanted, given, scope, assigned, registered = asked
+        rest, exact, wanted, given, scope, assigned, registered = asked
         get_stream, current, get_device, device = where
         if (
-            all(map(is_, arguments[2:], rest))  # equal numbers of another type may mean something else
-            and len(arguments) == len(rest) + 2
+            arguments[2:] == rest
+            and (not exact or all(map(is_, arguments[2:], rest)))
             and algorithm == wanted
             and stream is given
             and scope_of_now() is scope
             and setting["assigned"] == assigned
-            and revision_of_now() == registered
+            and changes[0] == registered
             and get_stream() is current
             and get_device() == device
             and not in_flight

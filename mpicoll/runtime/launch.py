@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import cupy
 
 from mpicoll.runtime.host import Call
+from mpicoll.runtime.streams import is_captured
 
 if TYPE_CHECKING:
     from mpicoll.runtime.peers import Order
@@ -61,7 +62,11 @@ def launcher(
         nonlocal graph, launched
         if order.stream != stream:
             order.switch(stream, owner)
-        if captured(stream):
+        try:
+            into_graph = captured(stream)
+        except RuntimeError:
+            into_graph = is_captured(stream)  # raises what explains it
+        if into_graph:
             plain(stream)  # what is captured is the kernel itself
         elif graph is not None:
             launch(graph.executable, stream)

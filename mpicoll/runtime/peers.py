@@ -26,11 +26,13 @@ from typing import TypeVar
 import cupy
 from mpi4py import MPI
 
+from mpicoll.errors import UnsupportedError
 from mpicoll.runtime import links
 from mpicoll.runtime.arena import apart
 from mpicoll.runtime.device import ANY_WAY
 from mpicoll.runtime.exchange import Routine, exchanged, met
 from mpicoll.runtime.mapped_source import PART, SLOTS
+from mpicoll.runtime.streams import is_captured
 from mpicoll.settings import format_bytes
 
 _runtime = cupy.cuda.runtime
@@ -147,10 +149,18 @@ class Order:
         """Let a stream wait for the last call, which was on another one; `owner` keeps the stream alive.
 
         What is captured runs later, in an order that its owner sees to.
+
+        Raises:
+            UnsupportedError: the last call was on a stream that is being captured now; what waits for it is, too.
         """
-        if _runtime.streamIsCapturing(stream):
+        if is_captured(stream):
             return
         if self.stream is not None:
+            if is_captured(self.stream):
+                raise UnsupportedError(
+                    "the communicator's last call was on a stream that is being captured into a CUDA graph now, "
+                    "so that one on another stream cannot wait for it: make it before or after the capture"
+                )
             _runtime.eventRecord(self.event.ptr, self.stream)
             _runtime.streamWaitEvent(stream, self.event.ptr)
         self.stream, self.owner = stream, owner

@@ -83,7 +83,7 @@ class Operation:
             lane: see above.
         """
         self.channel, self.keep, self.device, self.lane = channel, keep, device, lane
-        self.number = channel.calls
+        self.number, self.scope = channel.calls, settings.scope()
         if name:
             self.name = name
         limit, self.shares_errors, threaded = _modes()
@@ -124,6 +124,13 @@ class Operation:
         """Go on as far as possible without waiting; an error is kept for the one who waits for this operation."""
         if self.done:
             return
+        if settings.scope() is not self.scope:  # planning must see what was overridden at the call
+            with settings.within(self.scope):
+                self._go_on()
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
         try:
             with _current(self.device):
                 if self._goes_to_the_end():
@@ -226,8 +233,8 @@ def run(bound: Bound, channel: Channel) -> None:
     try:
         bound.run()
     except BaseException as error:
-        channel.spoiled(bound, bound.reached, error)
         raised = faults.explained(error, bound.name.format(channel.calls), channel.rank, bound.pending(bound.reached))
+        channel.spoiled(bound, bound.reached, error)
         if raised is error:
             raise
         raise raised from error

@@ -4,7 +4,7 @@ A process with a time limit has one desk: a thread that answers at any time what
 own calls.  Whoever has waited too long asks the desks of the other ranks.
 
     question   {"to": token, "nonce": n, "id": communicator, "birth": [group, ordinal]}
-    answer     {"nonce": n, "calls": 7, "moved": 1203, "busy": false}
+    answer     {"nonce": n, "calls": 7, "moved": 1203, "busy": false, "waiting": true}
 """
 
 from __future__ import annotations
@@ -45,11 +45,13 @@ class Answer:
         calls: calls that it has made on the communicator, -1 if not even the first.
         moved: steps that its calls there have made.
         busy: it is in local work of a call there, such as an operator.
+        waiting: it waits in a call there that has a limit of its own.
     """
 
     calls: int
     moved: int = 0
     busy: bool = False
+    waiting: bool = False
 
 
 class Asked(Protocol):
@@ -58,6 +60,10 @@ class Asked(Protocol):
     calls: int
     moved: int
     busy: bool
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a call on it waits here that has a limit of its own."""
 
 
 class Desk(threading.Thread):
@@ -113,7 +119,7 @@ class Desk(threading.Thread):
                 return None
             channel, birth = self.channels.get(question["id"]), question["birth"]
             if channel is not None:
-                said = Answer(channel.calls, channel.moved, channel.busy)
+                said = Answer(channel.calls, channel.moved, channel.busy, channel.waiting)
             else:
                 said = Answer(0 if birth and self.births[birth[0]] >= birth[1] else -1)
             return json.dumps({"nonce": question["nonce"], **asdict(said)}).encode()
@@ -162,6 +168,7 @@ def _send(own: socket.socket, desk: Address, here: str, question: dict[str, Any]
 def _collect(own: socket.socket, nonces: dict[int, int], answers: dict[int, Answer]) -> None:
     try:
         said = json.loads(own.recv(LONGEST))
-        answers[nonces[said["nonce"]]] = Answer(int(said["calls"]), int(said["moved"]), bool(said["busy"]))
+        rank = nonces[said["nonce"]]
+        answers[rank] = Answer(int(said["calls"]), int(said["moved"]), bool(said["busy"]), bool(said["waiting"]))
     except Exception:  # nothing has come, or not one of ours
         return

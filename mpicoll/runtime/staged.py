@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpicoll.runtime.device import Device, Handover, Pointer, on_stream
+from mpicoll.runtime.device import Device, Handover, on_stream
+from mpicoll.runtime.streams import Pointer
 
 
 def on_device(function: Callable[[Any, Any], Any], device: int, stream: int) -> Callable[[Any, Any], Any]:

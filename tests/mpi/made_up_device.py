@@ -25,8 +25,12 @@ class Streams:
     def __init__(self, manner):
         self.manner, self.chance = manner, random.Random(1)
         self.queues, self.current, self.log = {}, 0, []
+        self.capturing, self.graph = set(), []
 
     def enqueue(self, pointer, call, what=None):
+        if pointer in self.capturing:
+            self.graph.append(call)
+            return
         self.queues.setdefault(pointer, deque()).append(call)
         if what:
             self.log.append((pointer, *what))
@@ -96,20 +100,23 @@ class MadeUp:
             streamQuery=lambda s: self.streams.query(s, lambda: not self.streams.queues.get(s)),
             streamWaitEvent=self.wait_later,
             getDevice=lambda: 0,
-            streamIsCapturing=lambda stream: False,
+            CUDARuntimeError=CudaError,
+            streamIsCapturing=lambda stream: stream in self.streams.capturing,
             deviceSynchronize=self.streams.finish,
         )
         made_up = self
 
         class Stream:
             def __init__(self, pointer=None, non_blocking=False):
-                self.ptr = made_up.number() if pointer is None else pointer
+                self.ptr, self.outer = made_up.number() if pointer is None else pointer, []
 
             def __enter__(self):
-                self.outer, made_up.streams.current = made_up.streams.current, self.ptr
+                self.outer.append(made_up.streams.current)
+                made_up.streams.current = self.ptr
+                return self
 
             def __exit__(self, *_):
-                made_up.streams.current = self.outer
+                made_up.streams.current = self.outer.pop()
 
             @staticmethod
             def from_external(other):
@@ -134,7 +141,7 @@ class MadeUp:
             Event=lambda **_: Event(made_up),
             Stream=Stream,
             Device=Device,
-            get_current_stream=lambda: Stream(made_up.streams.current),
+            get_current_stream=lambda device=0: Stream(made_up.streams.current),
             alloc_pinned_memory=Memory,
             Memory=Memory,
         )
@@ -187,6 +194,10 @@ class MadeUp:
         return lambda: self.streams.enqueue(worker.stream, done)
 
 
+class CudaError(RuntimeError):
+    pass
+
+
 class Memory:
     """Memory of any kind, full of what nobody expects."""
 
@@ -205,8 +216,12 @@ def install(monkeypatch, manner):
     from mpicoll.runtime import arrays, execute
     from mpicoll.runtime.device import Device
 
+    on_the_host = execute.unpack
+
     def unpack(operands):  # with CuPy, too, this is work on the current stream
-        made_up.streams.enqueue(made_up.streams.current, lambda: [call() for call in operands.after] or True)
+        if operands.device < 0:
+            return on_the_host(operands)
+        return made_up.streams.enqueue(made_up.streams.current, lambda: [call() for call in operands.after] or True)
 
     monkeypatch.setattr(Device, "reduce", lambda *args: made_up.reduce(*args))
     monkeypatch.setattr(Device, "divide", lambda *args: made_up.divide(*args))

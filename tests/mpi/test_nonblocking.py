@@ -570,3 +570,17 @@ def test_streams_in_flight_at_the_same_time(world, memory):
                 arrays[turn][1].__isub__(turn * p)
     xp.cuda.Device().synchronize()
     assert all((y.get() == p * (p - 1) / 2).all() for _, y in arrays)
+
+
+@pytest.mark.mpi(min_size=2)
+def test_a_call_keeps_the_settings_of_its_start(memory):
+    """What is decided only in Wait, as for a communicator's first call, is decided by what was set at the call."""
+    comm = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
+    x, y = memory.xp.ones(5), memory.xp.zeros(5)
+    with mpicoll.override(algorithms="allreduce:ring", path=memory.path):
+        request = comm.Iallreduce(x, y)
+    with mpicoll.override(algorithms="allreduce:one_shot"):
+        request.Wait()
+    assert request.plan.algorithm == "ring"
+    assert (memory.to_host(y) == comm.size).all()
+    comm.Free()

@@ -1,0 +1,63 @@
+"""Ranks on two hosts: one that dies is named with its host, and a slow link is no stall."""
+
+import pytest
+
+from jobs.hosts import ENVIRONMENT, two_hosts, unavailable
+from jobs.runner import Job, is_mpich, python, script
+
+pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    with two_hosts(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def on_hosts(hosts, tmp_path):
+    """Run a program on two ranks of the first host and one of the second."""
+
+    def run(body):
+        command = python(3, script(tmp_path, body), options=hosts.options((2, 1)))
+        return Job(tmp_path, hosts.on_first(command), MPICOLL_TIMEOUT="0.5", **ENVIRONMENT).end()
+
+    return run
+
+
+def test_a_rank_that_dies_on_another_host_is_named_with_it(hosts, on_hosts):
+    """HANG-WHO: The launcher leaves the others alive; they raise instead of crashing, and the job ends."""
+    if not is_mpich():
+        pytest.skip("Open MPI ends a process itself whose peer's socket closes")
+    body = """
+        last_words()
+        if rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        error, _ = raised(used)
+        print(f"rank {rank}: {error!r}", flush=True)
+    """
+    ended = on_hosts(body)
+    assert ended.code != 0, ended.output
+    for rank in range(2):
+        (said,) = [line for line in ended.output.splitlines() if line.startswith(f"rank {rank}: ")]
+        assert "StalledError" in said
+        assert f"; no answer from rank 2 on {hosts.names[1]}" in said
+    assert "egmentation" not in ended.output
+    ended.ends_soon()
+
+
+def test_a_slow_link_is_no_stall(hosts, on_hosts):
+    """Each message takes longer than the limit; who does not need it waits in the next call for those who do."""
+    trouble = hosts.slow("8mbit")
+    if trouble:
+        pytest.skip(trouble)
+    body = """
+        begin = time.monotonic()
+        for algorithm in ("binomial", "linear"):
+            big = np.full(150_000, float(rank == 0))
+            comm.Bcast(big, algorithm=algorithm)
+            assert (big == 1).all()
+        assert rank < 2 or time.monotonic() > begin + 3 * mpicoll.settings.timeout
+        last_words()
+    """
+    on_hosts(body).is_clean()

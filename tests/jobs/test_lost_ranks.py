@@ -1,0 +1,78 @@
+"""Ranks that die, leave, or raise alone: the others are told, and the job ends."""
+
+import pytest
+
+from jobs.runner import is_mpich
+
+
+def test_a_killed_rank_ends_the_job(job):
+    """HANG-WHO: The launcher ends the others."""
+    body = """
+        last_words()
+        if rank == 0:
+            time.sleep(0.5)
+            os.kill(os.getpid(), signal.SIGKILL)
+        used()
+        last_words("too far")
+    """
+    ended = job(body, MPICOLL_TIMEOUT="5")
+    assert ended.code != 0, ended.output
+    assert "too far" not in ended.output
+    ended.ends_soon()
+
+
+def test_a_killed_rank_is_named_where_the_launcher_lets_the_others_live(plain):
+    """HANG-WHO: It does not answer; the message comes first, and then the process leaves."""
+    if is_mpich():
+        pytest.skip("MPICH's launcher ends all ranks of a host; test_hosts.py has another host")
+    body = """
+        last_words()
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        error, _ = raised(used)
+        print(f"rank {rank}: {error!r}", flush=True)
+    """
+    ended = plain(body, options=["--continuous"], ranks=2, MPICOLL_TIMEOUT="0.5")  # which is status 0 in any case
+    assert "rank 0: StalledError" in ended.output
+    assert "; no answer from rank 1 on " in ended.output
+    ended.ends_soon()
+
+
+def test_a_rank_that_aborts_ends_the_job(job):
+    """HANG-EXC: The others do not wait for their limit."""
+    body = """
+        last_words()
+        if rank == 1:
+            time.sleep(0.1)
+            world.Abort(3)
+        used()
+    """
+    ended = job(body, MPICOLL_TIMEOUT="60")
+    assert ended.code != 0, ended.output
+    ended.ends_soon()
+
+
+def test_an_exception_on_one_rank_ends_the_job(job):
+    """HANG-EXC: with `-m mpi4py` the others are not left waiting, and the traceback is seen."""
+    ended = job("comm.Allreduce(x, np.zeros(3) if rank == 1 else y)")
+    assert ended.code != 0, ended.output
+    assert "ValueError: allreduce: recvbuf has 3 elements, sendbuf has 50" in ended.output
+
+
+@pytest.mark.parametrize("how", ["", "recvcounts", "functional"])
+def test_errors_are_shared(job, how):
+    """HANG-EXC: with errors=agree every rank raises what one has met, wherever that was, and a program can go on."""
+    calls = {
+        "": "comm.Allreduce(x, np.zeros(3) if rank == 1 else y)",
+        "recvcounts": "comm.Reduce_scatter(MPI.IN_PLACE if rank == 1 else np.ones(size), np.zeros(1))",
+        "functional": "mpicoll.allreduce('text' if rank == 1 else x)",
+    }
+    body = f"""
+        error, _ = raised(lambda: {calls[how]})
+        texts = world.allgather(str(error))
+        assert type(error) in ((ValueError, TypeError) if rank == 1 else (mpicoll.MismatchError,)), repr(error)
+        assert texts[1] in texts[0] and texts[0] == texts[2], texts
+        used()
+        last_words()
+    """
+    job(body, MPICOLL_ERRORS="agree", MPICOLL_TIMEOUT="10").is_clean()
