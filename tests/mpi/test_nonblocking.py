@@ -141,7 +141,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_many_in_flight(world, memory, order):
-    """More calls than there are slots; each rank waits for them in an order of its own."""
+    """More calls than may be on their way; each rank waits for them in an order of its own."""
     begun = [begin(world, mixed(k), memory) for k in range(MANY)]
     for k in ORDERS[order](world.rank, MANY):
         wait(begun[k][1])
