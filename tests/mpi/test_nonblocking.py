@@ -23,7 +23,7 @@ from mpicoll.runtime import turns
 
 SIZE = MPI.COMM_WORLD.Get_size()
 METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier"]
-#: calls in flight, several times as many as there are slots for
+#: calls in flight, several times as many as may be on their way
 MANY = 20
 #: elements: one message that MPI sends at once, and one for which it waits for the receiver
 COUNTS = (5, 9_000)
@@ -141,7 +141,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_many_in_flight(world, memory, order):
-    """More calls than there are slots; each rank waits for them in an order of its own."""
+    """More calls than may be on their way; each rank waits for them in an order of its own."""
     begun = [begin(world, mixed(k), memory) for k in range(MANY)]
     for k in ORDERS[order](world.rank, MANY):
         wait(begun[k][1])
@@ -392,7 +392,7 @@ def test_a_dropped_request_warns_and_completes(comm):
     left = late(comm, lambda: [comm.Iallreduce(np.full(5, 2.0), y)], drop)
     if left:
         wait(left[0])
-    for _ in range(6):  # its slot comes round again, and cannot be taken before the call is complete
+    for _ in range(6):  # they wait for other slots, and advance the call that nobody waits for
         wait(comm.Ibarrier())
     assert (y == 2.0 * SIZE).all()
     assert not turns.in_flight

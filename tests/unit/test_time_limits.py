@@ -80,6 +80,18 @@ def test_a_move_takes_an_extension_back(clock):
     assert looks(clock, patience, LIMIT + 1, 1.0, 8)[-1]
 
 
+def test_who_looked_a_moment_ago_still_waits(clock):
+    """Asking the others takes some time, in which the limit is kept."""
+    patience = Patience(LIMIT)
+    patience.is_over(7)
+    clock.time += faults.WATCHED - 0.01
+    assert patience.watched
+    clock.time += 0.02
+    assert not patience.watched
+    patience.is_over(7)
+    assert patience.watched
+
+
 class Scene:
     """Rank 1 of four, whose call #5 waits; what the others answer is made up."""
 
@@ -97,6 +109,7 @@ class Scene:
         self.operation = SimpleNamespace(
             channel=self.channel,
             number=self.number,
+            condition=None,
             title=lambda: "allreduce #5 'ring'",
             pending=lambda: "step 1 of 2: waiting for block 0 from rank 0",
             pending_bytes=lambda: self.nbytes,
@@ -139,11 +152,28 @@ def test_a_rank_that_has_not_made_the_call_is_named_at_once(scene):
 
 
 def test_all_ranks_that_have_not_made_the_call_are_named(scene):
-    """Also where one moves meanwhile, works, or waits for much data."""
+    """Also where one moves meanwhile, or much data may be on their way."""
     scene.nbytes = 10**12
-    scene.answer(3, calls=0, busy=True)
+    scene.answer(3, calls=0)
     scene.answer(0, calls=4, moved=99)
     assert scene.verdict() == "ranks 0 on host0, 3 on host1 have not made the call"
+
+
+@pytest.mark.parametrize("earlier", ["busy", "waiting"])
+def test_a_rank_that_is_in_an_earlier_call_is_not_missing(scene, earlier):
+    """That call has a limit of its own, or its operator takes its time; another rank may be missing all the same."""
+    scene.answer(3, calls=4, **{earlier: True})
+    assert scene.verdicts() == (None, 20)
+    scene.answer(0, calls=4)
+    assert scene.verdict() == "rank 0 on host0 has not made the call"
+
+
+def test_a_rank_that_waits_in_this_call_is_no_reason_to_wait(scene):
+    for rank in (0, 2, 3):
+        scene.answer(rank, waiting=True)
+    found, turns = scene.verdicts()
+    assert found.startswith("every rank has made the call, and none goes on")
+    assert turns == 1
 
 
 def test_a_rank_that_is_ahead_has_made_the_call(scene):
@@ -246,6 +276,16 @@ def test_no_stall_where_there_is_reason_to_wait(scene):
     assert stall(scene.operation, scene.patience) is None
     assert scene.broken is None
     assert scene.patience.most == scene.patience.idle + LIMIT / 2
+
+
+def test_no_stall_where_the_message_came_while_others_were_asked(scene):
+    scene.channel.watch, came = scene.watch, []
+    scene.answer(3, calls=4)
+    scene.operation.condition = lambda: bool(came)
+    came.append(1)
+    assert stall(scene.operation, scene.patience) is None
+    came.clear()
+    assert isinstance(stall(scene.operation, scene.patience), mpicoll.StalledError)
 
 
 def test_a_limit_that_was_set_after_the_first_call(scene):
