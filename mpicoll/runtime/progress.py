@@ -194,8 +194,10 @@ def steps(operation: Operation, bound: Bound) -> Routine[None]:
             yield poll
             operation.own = False
         channel.busy = True
-        call()
-        channel.busy = False
+        try:
+            call()
+        finally:
+            channel.busy = False
         if operation.position == bound.last_start:
             operation.started = True
 
