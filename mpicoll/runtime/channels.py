@@ -11,6 +11,7 @@ from mpi4py import MPI
 
 from mpicoll.runtime import faults, turns
 from mpicoll.runtime.channel import FORKED, Channel, live, refuse_after_finalize
+from mpicoll.settings import settings
 
 #: seconds that calls in flight may take when the program ends
 LAST_SECONDS = 1.0
@@ -79,4 +80,4 @@ def _close_all() -> None:
     for channel in list(live):
         channel.close()
     if stalled is not None:
-        faults.finalize_within(max(stalled.limit, LAST_SECONDS), stalled.broken)
+        faults.finalize_within(max(settings.timeout or stalled.limit, LAST_SECONDS), stalled.broken)

@@ -98,13 +98,15 @@ class Job:
 
     def _stopped(self) -> str:
         """Return what a job printed that is ended by force."""
-        self.process.terminate()  # mpirun ends its ranks
+        os.killpg(self.process.pid, signal.SIGTERM)  # mpirun ends its ranks
         try:
             return self.process.communicate(timeout=10)[0]
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as late:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-            return "(nothing could be read)"
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+            return (late.stdout or b"").decode(errors="replace")
 
     def is_clean(self, ranks: int = 3) -> None:
         """Check that nothing was wrong, and that it ended soon."""

@@ -19,8 +19,9 @@ def on_hosts(hosts, tmp_path):
     """Run a program on two ranks of the first host and one of the second."""
 
     def run(body):
-        command = python(3, script(tmp_path, body), options=hosts.options((2, 1)))
-        return Job(tmp_path, hosts.on_first(command), MPICOLL_TIMEOUT="0.5", **ENVIRONMENT).end()
+        program = script(tmp_path, "mpicoll.settings.timeout = 0.5", body)
+        command = python(3, program, options=hosts.options((2, 1)))
+        return Job(tmp_path, hosts.on_first(command), MPICOLL_TIMEOUT="30", **ENVIRONMENT).end()
 
     return run
 

@@ -46,8 +46,7 @@ def test_what_an_operator_raises_is_raised(job, algorithm):
             used()
         last_words()
     """
-    text = OPERATORS, body
-    job(text, MPICOLL_TIMEOUT="2").is_clean()
+    job(OPERATORS, body, MPICOLL_TIMEOUT="1").is_clean()
 
 
 def test_an_operator_that_raises_everywhere_leaves_a_communicator_that_works(job):
