@@ -3,7 +3,6 @@
 What also has a meaning on the host is in the other files, where the same tests run on both.
 """
 
-import json
 import statistics
 import tempfile
 import threading
@@ -378,13 +377,14 @@ def test_more_than_2_to_the_31_bytes_on_the_device(world):
 
 def medians(arguments):
     """Run the benchmark and return its medians in microseconds and paths, by size."""
+    from mpicoll.bench import results
     from mpicoll.bench.run import run
 
     with tempfile.TemporaryDirectory() as mine:
         folder = WORLD.bcast(mine, root=0)
         file = Path(folder) / "results.json"
         assert run([*arguments.split(), "--buffers", "cupy", "--json", str(file)]) == 0
-        rows = WORLD.bcast(json.loads(file.read_text())["rows"] if RANK == 0 else None, root=0)
+        rows = WORLD.bcast(results.read(file)["rows"] if RANK == 0 else None, root=0)
         WORLD.Barrier()
     return {row["bytes"]: (statistics.median(row["time_us"]["samples"]), row["path"]) for row in rows}
 
