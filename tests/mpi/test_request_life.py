@@ -48,6 +48,19 @@ def test_a_communicator_that_is_freed_right_after_its_first_call():
     assert (y == SIZE).all()
 
 
+def test_a_call_in_flight_outlives_the_handle_of_mpi4py_that_it_shares():
+    """Which is freed without a word to mpicoll's communicator."""
+    handle, y = WORLD.Dup(), np.zeros(3)
+    comm = mpicoll.Communicator(handle)
+    comm.Barrier()
+    request = comm.Iallreduce(np.ones(3), y)
+    handle.Free()
+    request.Wait()
+    assert (y == SIZE).all()
+    with pytest.raises(RuntimeError, match="the communicator was freed"):
+        comm.Barrier()
+
+
 @pytest.mark.parametrize("end", ["Free", "Disconnect"])
 def test_a_persistent_request_of_a_freed_communicator(comm, end):
     """It says so when it is started, and may be freed."""
