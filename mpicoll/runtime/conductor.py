@@ -12,7 +12,7 @@ import threading
 from typing import Any
 
 from mpicoll.dispatch.plan import Plan
-from mpicoll.runtime import execute, progress
+from mpicoll.runtime import execute, faults, progress
 from mpicoll.runtime.agreement import Word, asked, settle
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.call_key import call_key
@@ -32,7 +32,17 @@ Asked = tuple[str, tuple[Any, ...], Any, Any, str]
 
 
 def blocking(channel: Channel, hot: HotCalls, asked_for: Asked) -> None:
-    """Make a blocking call: run a remembered one, or decide and remember."""
+    """Make a blocking call; where it fails with messages on their way, their memory is kept."""
+    try:
+        _blocking(channel, hot, asked_for)
+    except BaseException:
+        if channel.broken:
+            faults.abandoned.append((channel, asked_for))
+        raise
+
+
+def _blocking(channel: Channel, hot: HotCalls, asked_for: Asked) -> None:
+    """Run a remembered call, or decide and remember."""
     method, arguments, algorithm, stream, rules = asked_for
     place = where(stream)
     key = call_key("blocking", method, arguments, algorithm, rules, place)

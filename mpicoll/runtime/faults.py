@@ -27,6 +27,9 @@ LOOKS = 3
 #: seconds after a look in which an operation counts as one that is waited for; asking the others takes some itself
 WATCHED = 2 * roll_call.GRACE
 
+#: memory of calls that broke their communicators, into which messages may still come: it is never given back
+abandoned: list[object] = []
+
 
 class Patience:
     """The time in which an operation has not gone on, although somebody looked.

@@ -194,10 +194,13 @@ class Operation:
             in_flight.remove(self)
         if self.channel.last.get(self.lane) is self:
             del self.channel.last[self.lane]
-        self.keep = self.condition = None
         self.started = self.done = True
-        with suppress(ValueError):  # it is running now
-            self.routine.close()
+        if self.error is not None and self.channel.broken:
+            faults.abandoned.append((self.channel, self.keep, self.routine, self.condition))
+        else:
+            with suppress(ValueError):  # it is running now
+                self.routine.close()
+        self.keep = self.condition = None
 
 
 def steps(operation: Operation, bound: Bound) -> Routine[None]:
