@@ -9,7 +9,8 @@ from mpicoll.dispatch.plan import Key, make_plan
 from mpicoll.dispatch.select import Facts
 from mpicoll.runtime.execute import program_of
 from mpicoll.runtime.layout import Layout, Shape
-from mpicoll.runtime.operands import Operands, dense
+from mpicoll.runtime.operands import Operands
+from mpicoll.runtime.reader import dense
 from mpicoll.settings import settings
 
 pytestmark = pytest.mark.skipif(MPI.COMM_WORLD.Get_size() > 1, reason="one rank lays out all of them")
