@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from inspect import GEN_CLOSED, getgeneratorstate
+from inspect import GEN_CLOSED, GEN_SUSPENDED, getgeneratorstate
 from typing import TYPE_CHECKING, Any
 
 from mpicoll.runtime import faults
@@ -195,12 +195,17 @@ class Operation:
         if self.channel.last.get(self.lane) is self:
             del self.channel.last[self.lane]
         self.started = self.done = True
-        if self.error is not None and self.channel.broken:
+        if self._may_be_written():
             faults.abandoned.append((self.channel, self.keep, self.routine, self.condition))
         else:
             with suppress(ValueError):  # it is running now
                 self.routine.close()
         self.keep = self.condition = None
+
+    def _may_be_written(self) -> bool:
+        """Tell whether messages may still come into its memory: of a program that failed, or of ranks' words."""
+        exchanging = not self.ran and getgeneratorstate(self.routine) == GEN_SUSPENDED
+        return self.error is not None and (bool(self.channel.broken) or exchanging)
 
 
 def steps(operation: Operation, bound: Bound) -> Routine[None]:

@@ -3,6 +3,7 @@
 import gc
 import weakref
 from contextlib import suppress
+from inspect import GEN_SUSPENDED, getgeneratorstate
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.request import Request
+from mpicoll.runtime import faults
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
@@ -99,3 +101,19 @@ def test_memory_of_a_call_whose_operator_raised_in_its_middle(form):
     assert (gone() is not None) is bool(comm._channel.broken)
     everybody.Barrier()
     comm.Free()
+
+
+def test_the_words_of_ranks_that_still_speak_when_one_has_refused():
+    """The exchange goes on inside MPI: its memory is kept, though the call has raised."""
+    with mpicoll.override(errors="agree"):
+        comm = mpicoll.Communicator(everybody.Dup())
+        comm.Barrier()
+        before = len(faults.abandoned)
+        if RANK == SIZE - 1:
+            comm._channel.refusals.post(2, ValueError("lost"), final=True)
+        else:
+            with pytest.raises(mpicoll.MismatchError, match="ValueError"):
+                comm.Iallreduce(np.ones(COUNT), np.zeros(COUNT)).Wait()
+            kept = [routine for channel, *_, routine, _ in faults.abandoned[before:] if channel is comm._channel]
+            assert [getgeneratorstate(routine) for routine in kept] == [GEN_SUSPENDED]
+        everybody.Barrier()
