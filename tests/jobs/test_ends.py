@@ -45,18 +45,18 @@ ENDS = {
 @pytest.mark.parametrize("left", LEFT)
 def test_the_end_of_a_program(plain, left):
     """FINALIZE."""
-    plain(LEFT[left], "last_words()").is_clean()
+    plain(LEFT[left], "last_words()", ranks=2).is_clean(2)
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_ways_to_end(plain, end):
     """FINALIZE: With all that is complete; and, unless MPI forbids it, with a call on its way."""
     on_its_way = "" if "Finalize" in end else "on_its_way = comm.Iallreduce(x, y)"
-    plain(LEFT["complete"], on_its_way, "last_words()", ENDS[end]).is_clean()
+    plain(LEFT["complete"], on_its_way, "last_words()", ENDS[end], ranks=2).is_clean(2)
 
 
 def test_an_exit_code_is_kept(plain):
-    ended = plain("request = comm.Allreduce_init(x, y)\nlast_words()\nsys.exit(7)")
+    ended = plain("request = comm.Allreduce_init(x, y)\nlast_words()\nsys.exit(7)", ranks=2)
     assert ended.code == 7, ended.output
     assert "Traceback" not in ended.output
     ended.ends_soon()

@@ -35,7 +35,7 @@ def test_ranks_that_pass_speak_with_one_voice(session):
     assert "quiet" not in ended.output
 
 
-@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize("rank", [0, 1])
 def test_one_failure_ends_the_job(session, rank):
     """HANG-EXC."""
     body = f"""
@@ -47,10 +47,10 @@ def test_one_failure_ends_the_job(session, rank):
                 assert [1, 2] == [1, 3]
             MPI.COMM_WORLD.Barrier()
     """
-    ended = session(body, ranks=3)
+    ended = session(body, ranks=2)
     assert ended.code != 0, ended.output
     assert "TIMEOUT" not in ended.output
-    assert f"rank {rank} of 3: FAILED test_it.py::test_fails_somewhere (call)" in ended.output
+    assert f"rank {rank} of 2: FAILED test_it.py::test_fails_somewhere (call)" in ended.output
     assert "At index 1 diff: 2 != 3" in ended.output
     assert "printed before" in ended.output
     assert ended.output.count("FAILED") == 1
@@ -84,12 +84,12 @@ def test_a_rank_that_hangs_ends_the_job(session):
                     time.sleep(1)  # for ever
             MPI.COMM_WORLD.Barrier()  # for the one that sleeps
     """
-    ended = session(body, ranks=3, timeout=2)
+    ended = session(body, ranks=2, timeout=2)
     assert ended.code != 0, ended.output
-    for rank in range(3):
-        assert f"rank {rank} of 3: TIMEOUT, test_it.py::test_hangs did not end in 2 s" in ended.output
+    for rank in range(2):
+        assert f"rank {rank} of 2: TIMEOUT, test_it.py::test_hangs did not end in 2 s" in ended.output
     assert ended.output.count("time.sleep(1)  # for ever") == 1
-    assert ended.output.count("MPI.COMM_WORLD.Barrier()  # for the one that sleeps") == 2
+    assert ended.output.count("MPI.COMM_WORLD.Barrier()  # for the one that sleeps") == 1
     assert "pluggy/" not in ended.output
 
 
