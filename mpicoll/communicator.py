@@ -155,13 +155,18 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         refuse_after_finalize()
         return MPI.Intracomm(self)
 
+    def _settled(self) -> MPI.Intracomm:
+        """Return the communicator as mpi4py's, once the calls in flight have ended: MPI's waiting would stop them."""
+        self._settle()
+        return MPI.Intracomm(self)
+
     def Dup(self, info: MPI.Info | None = None) -> Any:
         """Duplicate; as mpi4py's, but of this type."""
-        return self._wrap(self._plain().Dup(info))
+        return self._wrap(self._settled().Dup(info))
 
     def Dup_with_info(self, info: MPI.Info) -> Any:
         """Duplicate with hints; as mpi4py's, but of this type."""
-        return self._wrap(self._plain().Dup_with_info(info))
+        return self._wrap(self._settled().Dup_with_info(info))
 
     def Idup(self, info: MPI.Info | None = None) -> Any:
         """Start to duplicate; as mpi4py's, but of this type."""
@@ -175,19 +180,19 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
 
     def Clone(self) -> Any:
         """Duplicate without the attributes; as mpi4py's, but of this type."""
-        return self._wrap(self._plain().Clone())
+        return self._wrap(self._settled().Clone())
 
     def Split(self, color: int = 0, key: int = 0) -> Any:
         """Split by color; as mpi4py's, but of this type."""
-        return self._wrap(self._plain().Split(color, key))
+        return self._wrap(self._settled().Split(color, key))
 
     def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Any:
         """Split by type; as mpi4py's, but of this type."""
-        return self._wrap(self._plain().Split_type(split_type, key, info))
+        return self._wrap(self._settled().Split_type(split_type, key, info))
 
     def Create(self, group: MPI.Group) -> Any:
         """Make a communicator of a group; as mpi4py's, but of this type."""
-        return self._wrap(self._plain().Create(group))
+        return self._wrap(self._settled().Create(group))
 
     def Create_group(self, group: MPI.Group, tag: int = 0) -> Any:
         """Make a communicator of a group, called by its members only; as mpi4py's, but of this type."""

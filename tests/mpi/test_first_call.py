@@ -144,3 +144,18 @@ def test_a_mistake_in_it_is_this_ranks_alone(world):
             comm.Iallreduce(np.ones(4), np.zeros(5))
     check(comm, Case("Allreduce"))
     comm.Free()
+
+
+@pytest.mark.mpi(min_size=2)
+def test_a_communicator_is_made_while_a_call_is_in_flight():
+    """One rank waits for the call before it makes the communicator, the others afterwards: all need each other."""
+    comm = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
+    y = np.zeros(40)
+    request = comm.Iallreduce(np.ones(40), y, algorithm="ring/2")
+    if comm.rank:
+        request.Wait()
+    made = [comm.Dup(), comm.Split(0, comm.rank)]
+    request.Wait()
+    assert (y == comm.size).all()
+    for one in (*made, comm):
+        one.Free()
