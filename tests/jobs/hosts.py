@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -118,6 +119,16 @@ def _add(name: str, number: int, names: tuple[str, str]) -> None:
             do(f"ip -n {each} address add {NET}{k}/24 dev {WIRE}")
             do(f"ip -n {each} link set {WIRE} up")
             do(f"ip -n {each} link set lo up")
+        for each in names:
+            _wait_for_link(each)
+
+
+def _wait_for_link(name: str) -> None:
+    """Wait until the wire carries: MPI would not find it before."""
+    end = time.monotonic() + 10
+    while "state UP" not in do(f"ip -n {name} -o link show {WIRE}"):
+        assert time.monotonic() < end, f"the link of {name} does not come up"
+        time.sleep(0.02)
 
 
 def _remove(name: str) -> None:
