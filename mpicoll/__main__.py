@@ -127,7 +127,7 @@ def _span(sizes: tuple[int, ...]) -> str:
 
 
 def _info(chosen: argparse.Namespace) -> None:
-    from mpicoll.runtime.info import lines
+    from mpicoll.info import lines
 
     print("\n".join(lines()))
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import replace
+from operator import is_
 from typing import Any, NoReturn
 
 from mpi4py import MPI
 
+from mpicoll.algorithms import registry
 from mpicoll.blocking import Blocking
 from mpicoll.dispatch.plan import Plan
 from mpicoll.dispatch.rules import parse_rules
@@ -14,12 +18,15 @@ from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
 from mpicoll.point_to_point import PointToPoint
 from mpicoll.request import MessageRequest, PersistentRequest, Request
-from mpicoll.runtime import conductor, hot
-from mpicoll.runtime.agreement import Word, asked
-from mpicoll.runtime.channel import Channel, refuse_after_finalize
-from mpicoll.runtime.channels import channel_of, started_channel_of
-from mpicoll.runtime.decision import Call
-from mpicoll.runtime.spec import is_in_place, read_spec
+from mpicoll.runtime.arguments.bufspec import is_in_place, read_spec
+from mpicoll.runtime.call import conductor
+from mpicoll.runtime.call.agreement import Word, asked
+from mpicoll.runtime.call.decision import Call
+from mpicoll.runtime.context.context import Context
+from mpicoll.runtime.context.contexts import context_of, started_context_of
+from mpicoll.runtime.progress import turns
+from mpicoll.runtime.progress.traffic import refuse_after_finalize
+from mpicoll.settings import settings
 
 
 class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracomm):  # type: ignore[misc]  # other requests than MPI's
@@ -39,8 +46,9 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
     """
 
     _rules: str
-    _channel: Channel | None
-    _hot: hot.HotCalls
+    _context: Context | None
+    #: calls by the identity of their arrays (see `runtime/call/shortcut.py`)
+    _identities: dict[tuple[str, int, int], tuple[Any, ...]]
 
     def __new__(cls, comm: MPI.Intracomm = MPI.COMM_WORLD, *, algorithms: str | None = None) -> Communicator:
         if not isinstance(comm, MPI.Comm):
@@ -53,8 +61,8 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         self = super().__new__(cls, comm)
         self._rules = algorithms if algorithms is not None else getattr(comm, "_rules", "")
         parse_rules(self._rules)
-        self._channel = None
-        self._hot = hot.HotCalls()
+        self._context = None
+        self._identities = {}
         return self
 
     def Get_plan(self, method: str, *arguments: Any, algorithm: str | None = None, **named: Any) -> Plan:
@@ -70,21 +78,71 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         """
         return conductor.plan(replace(self._call("plan", method, arguments, algorithm, None), named=named))
 
-    _run = hot.run
+    def _run(
+        self,
+        method: str,
+        arguments: tuple[Any, ...],
+        algorithm: str | None,
+        stream: Any,
+        scope_of_now: Callable[[], object] = settings.scope,
+        setting: dict[str, Any] = settings.__dict__,  # its attributes take ten times as long
+        in_flight: list[Any] = turns.in_flight,
+        is_finalized: Callable[[], bool] = MPI.Is_finalized,
+        get_ident: Callable[[], int] = threading.get_ident,
+        changes: list[int] = registry.changes,
+    ) -> None:
+        """Do a blocking call of buffers: the short way if it is found by its arrays' identity and nothing has changed.
+
+        One function, in which everything is at hand: each look-up and each call of another one takes time.
+        """
+        known = self._identities.get((method, id(arguments[0]), id(arguments[1])))
+        if known is not None:
+            asked, where, (context, turn, bound, actions), _ = known
+            rest, exact, wanted, given, rules, scope, assigned, registered = asked
+            get_stream, current, get_device, device = where
+            if (
+                arguments[2:] == rest
+                and (not exact or all(map(is_, arguments[2:], rest)))
+                and algorithm == wanted
+                and stream is given
+                and self._rules is rules
+                and scope_of_now() is scope
+                and setting["assigned"] == assigned
+                and changes[0] == registered
+                and get_stream() is current
+                and get_device() == device
+                and not in_flight
+                and not is_finalized()
+                and not turn.locked()  # by this thread, from within a call; for another one it may wait a moment
+            ):
+                with turn:
+                    if bound.alive and not context.broken:  # looked at now, for another thread may have had its turn
+                        context.caller = get_ident()
+                        context.calls += 1
+                        try:
+                            for action in actions:
+                                action()
+                        except BaseException as error:
+                            context.spoiled(bound, 0, error)
+                            raise
+                        finally:
+                            context.caller = 0
+                        return
+        self._run_in_turn(method, arguments, algorithm, stream)
 
     def _run_in_turn(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> None:
         """Do a blocking call: the one way to the executor."""
-        channel = self._get_channel()
-        channel.take_turn()
+        context = self._get_context()
+        context.take_turn()
         try:
-            conductor.blocking(channel, self._hot, (method, arguments, algorithm, stream, self._rules))
+            conductor.blocking(context, (method, arguments, algorithm, stream, self._rules))
         finally:
-            channel.end_turn()
+            context.end_turn()
 
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Request:
         """Start a nonblocking call; local."""
-        channel = self._channel = self._channel or started_channel_of(self, self._rules)
-        call = Call(channel, "nonblocking", method, arguments, algorithm, stream, self._rules)
+        context = self._context = self._context or started_context_of(self, self._rules)
+        call = Call(context, "nonblocking", method, arguments, algorithm, stream, self._rules)
         return Request(call, conductor.nonblocking(call))
 
     def _prepare(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> PersistentRequest:
@@ -94,11 +152,11 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         )
 
     def _call(self, form: str, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Call:
-        return Call(self._get_channel(), form, method, arguments, algorithm, stream, self._rules)
+        return Call(self._get_context(), form, method, arguments, algorithm, stream, self._rules)
 
     def _gathered_counts(self, sendbuf: Any, recvbuf: Any) -> list[int]:
         """Return every rank's number of elements of recvbuf, for Reduce_scatter without recvcounts."""
-        channel = self._get_channel()
+        context = self._get_context()
         what, count, trouble = "the counts of reduce_scatter", 0, None
         try:
             if is_in_place(sendbuf) or sendbuf is None or is_in_place(recvbuf) or recvbuf is None:
@@ -109,22 +167,23 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         except Exception as error:
             trouble = error
         word = Word.refusing(what, trouble) if trouble else Word(what, told=count)
-        return [said.told for said in conductor.tell(channel, word, trouble)]
+        return [said.told for said in conductor.tell(context, word, trouble)]
 
     def _tell(self, what: str, error: Exception) -> NoReturn:
         """Tell the other ranks that this one cannot make a call, where a setting demands it; raises the error."""
         if asked():
-            channel = self._get_channel()
-            channel.calls += 1
-            conductor.tell(channel, Word.refusing(what, error), error)
+            context = self._get_context()
+            context.calls += 1
+            conductor.tell(context, Word.refusing(what, error), error)
         raise error
 
-    def _get_channel(self) -> Channel:
-        channel = self._channel
-        if channel is None or not channel.ready:
-            channel = self._channel = channel_of(self, self._rules)
-        channel.check()
-        return channel
+    def _get_context(self) -> Context:
+        context = self._context
+        if context is None or not context.ready:
+            context = self._context = context_of(self, self._rules)
+            self._identities = context.cache.identities
+        context.check()
+        return context
 
     def Free(self) -> None:
         """Free the communicator, once the calls in flight on it have ended; collective."""
@@ -138,8 +197,8 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
 
     def _settle(self) -> None:
         refuse_after_finalize()
-        if self._channel is not None and not self._channel.freed:
-            self._channel.settle()
+        if self._context is not None and not self._context.freed:
+            self._context.settle()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (MPI.Intracomm(self), self._rules)

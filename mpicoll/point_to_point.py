@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from mpicoll.request import MessageRequest
-from mpicoll.runtime.turns import in_flight, wait_for
+from mpicoll.runtime.progress.turns import in_flight, wait_for
 
 ANY_SOURCE, ANY_TAG = MPI.ANY_SOURCE, MPI.ANY_TAG
 Status = MPI.Status | None

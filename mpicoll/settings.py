@@ -225,6 +225,10 @@ class Settings:
     def __setattr__(self, name: str, value: Any) -> None:
         _check_name(name)
         self._base[name] = _read(name, value)
+        self.touch()
+
+    def touch(self) -> None:
+        """Count as a change, after which calls are decided anew."""
         object.__setattr__(self, "assigned", next(self._changes))
 
     def __dir__(self) -> list[str]:

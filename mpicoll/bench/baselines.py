@@ -19,7 +19,7 @@ from mpicoll.bench.subject import Subject, Way, anywhere
 from mpicoll.bench.trial import Trial
 from mpicoll.dispatch.plan import LARGEST_MESSAGE
 from mpicoll.errors import UnsupportedError
-from mpicoll.runtime import awareness
+from mpicoll.runtime.mpi import cuda_aware
 
 #: tag of the ring's messages; nothing else is in flight on the benchmark's communicator
 RING_TAG = 7
@@ -38,7 +38,7 @@ class Native:
         """Ask the library; raises UnsupportedError where arrays are on devices and it does not know CUDA."""
         self.world = world
         if memory.kind != "numpy":
-            own = awareness.library_answer()
+            own = cuda_aware.library_answer()
             if own is None or not own.aware:
                 raise UnsupportedError("the MPI library itself does not say that it knows CUDA; its call could crash")
 
@@ -75,7 +75,7 @@ class Limit:
 
     exact = False  # there is no result
 
-    def __init__(self, world: MPI.Intracomm, memory: Memory, aware: awareness.Awareness) -> None:
+    def __init__(self, world: MPI.Intracomm, memory: Memory, aware: cuda_aware.Awareness) -> None:
         """Raise UnsupportedError where arrays of this kind cannot be sent."""
         self.world, self.memory = world, memory
         if memory.kind != "numpy" and not aware.aware:
@@ -119,7 +119,7 @@ class _Ring:
 
 
 def make(
-    names: tuple[str, ...], world: MPI.Intracomm, memory: Memory, aware: awareness.Awareness
+    names: tuple[str, ...], world: MPI.Intracomm, memory: Memory, aware: cuda_aware.Awareness
 ) -> tuple[dict[str, Subject], dict[str, str]]:
     """Return the baselines that can serve at all, and why others cannot; collective.
 

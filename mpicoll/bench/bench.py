@@ -19,7 +19,7 @@ from mpicoll.bench.report import Measurement, Report
 from mpicoll.bench.subject import Mpicoll, RefusedError, Subject, Way, anywhere
 from mpicoll.bench.trial import Trial
 from mpicoll.errors import UnsupportedError
-from mpicoll.runtime.channels import channel_of
+from mpicoll.runtime.context.contexts import context_of
 
 Call = Callable[[], object]
 
@@ -119,7 +119,7 @@ class Bench:
 
     def _why_not(self, path: str) -> str:
         """Return what was found out about a path that does not serve."""
-        peers = getattr(channel_of(self.subject.comm), "peers", None)
+        peers = getattr(context_of(self.subject.comm), "peers", None)
         return peers if path == "mapped" and isinstance(peers, str) else str(self.report.header["aware_reason"])
 
     def _others(self, trial: Trial) -> dict[str, Call]:

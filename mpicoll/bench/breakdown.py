@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpicoll.bench.cases import Case
-from mpicoll.bench.inside import KINDS, Stopwatch, running
+from mpicoll.bench.inside import KINDS, Stopwatch
 from mpicoll.bench.jobs import Job
 from mpicoll.bench.report import described
 from mpicoll.bench.subject import Way
+from mpicoll.runtime.program.bound import observed
 
 if TYPE_CHECKING:
     from mpicoll.bench.bench import Bench
@@ -97,7 +98,7 @@ def _take(call: Callable[[], object], bench: Bench, iterations: int) -> NDArray[
     """Return this rank's seconds of each repetition, by kind and in all."""
     times = np.empty((iterations, len(KINDS) + 1))
     watch, now, synchronize = Stopwatch(), time.perf_counter, bench.memory.synchronize
-    with running(watch.run, bench.subject.comm):
+    with observed(watch):
         for row in times:
             watch.reset()
             synchronize()

@@ -18,9 +18,10 @@ from mpi4py import MPI
 import mpicoll
 from mpicoll.bench.memory import Memory
 from mpicoll.communicator import Communicator
-from mpicoll.runtime.channels import channel_of
-from mpicoll.runtime.environment import prepared
-from mpicoll.runtime.waiting import cores
+from mpicoll.runtime.context.contexts import context_of
+from mpicoll.runtime.mpi.environment import prepared
+from mpicoll.runtime.mpi.waiter import cores
+from mpicoll.runtime.paths import offer
 from mpicoll.version import __version__
 
 #: variables that can change a result
@@ -46,7 +47,7 @@ def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, memo
         comm: the communicator that is measured.
         memory: where this rank's arrays live.
     """
-    aware = channel_of(comm).awareness
+    aware = context_of(comm).cuda_aware
     places = world.allgather((MPI.Get_processor_name(), cores(), _device(memory)))
     hosts = Counter(host for host, _, _ in places)
     return {
@@ -108,9 +109,10 @@ def _mapped(comm: Communicator, memory: Memory) -> str:
     """Return whether the path mapped is offered, or why not; "" for arrays on the host.  Collective."""
     if memory.kind == "numpy":
         return ""
-    channel = channel_of(comm)
-    channel.connect(memory.xp.cuda.Device().id)
-    return channel.unoffered(compiled=True) or "offered"
+    context = context_of(comm)
+    device = int(memory.xp.cuda.Device().id)
+    offer.connect(context, device)
+    return offer.plainly(context, device)["mapped"] or "offered"
 
 
 def commit(folder: Path) -> str:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.bench.memory import Memory
 from mpicoll.bench.trial import Trial
 from mpicoll.communicator import Communicator
 from mpicoll.dispatch.plan import Plan
-from mpicoll.runtime import execute
-from mpicoll.runtime.bound import Bound
-from mpicoll.runtime.calls import read_call
-from mpicoll.runtime.channels import channel_of
-from mpicoll.runtime.hot import HotCalls
-from mpicoll.runtime.layout import Layout, Shape
-from mpicoll.runtime.operands import Operands
+from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.call import conductor
+from mpicoll.runtime.context.contexts import context_of
+from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.program.layout import Layout, Shape
 from mpicoll.schedule.program import Program, Start, Wait
 
 #: what a call's time goes into
@@ -43,40 +38,18 @@ class Inside:
     bound: Bound
 
     @classmethod
-    def of(cls, comm: Communicator, trial: Trial, algorithm: str | None, memory: Memory) -> Inside:
+    def of(cls, comm: Communicator, trial: Trial, algorithm: str | None) -> Inside:
         """Look a call up as the call itself does; it has been made before."""
         method, arguments = trial.case.call.method, trial.arguments
-        channel = channel_of(comm)
-        plan = comm.Get_plan(method, *arguments, algorithm=algorithm)
-        operands = read_call(method, channel.rank, channel.size, arguments, {})
-        stream = memory.stream_pointer if operands.device >= 0 else 0
-        return cls(operands, plan, execute.bind(plan, operands, channel, stream, channel.slot(0)))
+        known, bound = conductor.look_up(context_of(comm), (method, arguments, algorithm, None, comm._rules))
+        return cls(known.operands, known.plan, bound)
 
 
-@contextmanager
-def running(run: Callable[[Bound], None], comm: Communicator) -> Iterator[None]:
-    """Let a communicator's blocking calls run their programs by this function.
+class Nothing:
+    """Runs no program: what is left of a call is the library's own cost."""
 
-    It stands in for the method, not for one program's instructions, since a call whose arguments are packed
-    binds a new program each time.  Calls with a time limit go another way, past it.
-    """
-    right, steps = Bound.run, HotCalls.steps
-
-    def instead(self: Bound) -> None:
-        run(self)
-
-    Bound.run = instead  # type: ignore[method-assign]
-    HotCalls.steps = staticmethod(lambda bound: [bound.run])  # type: ignore[method-assign]
-    comm._hot.calls.clear()
-    try:
-        yield
-    finally:
-        Bound.run, HotCalls.steps = right, staticmethod(steps)  # type: ignore[method-assign]
-        comm._hot.calls.clear()
-
-
-def nothing(bound: Bound) -> None:
-    """Run no program: what is left of a call is the library's own cost."""
+    def run(self, bound: Bound) -> None:
+        """Do nothing."""
 
 
 class Stopwatch:
@@ -97,14 +70,14 @@ class Stopwatch:
 
     def run(self, bound: Bound) -> None:
         """Run a program as its own method does."""
-        now, times = time.perf_counter, [0.0] * len(bound.calls)
+        now, times = time.perf_counter, [0.0] * len(bound.actions)
         self._runs.append((bound, times))
         if self.first is None:
             self.first = now()
-        for position, call in enumerate(bound.calls):
+        for position, action in enumerate(bound.actions):
             bound.reached = position
             start = now()
-            call()
+            action()
             times[position] = now() - start
 
     def spent(self) -> dict[str, float]:
@@ -112,27 +85,9 @@ class Stopwatch:
         sums = dict.fromkeys(KINDS, 0.0)
         for bound, times in self._runs:
             for position, seconds in enumerate(times):
-                sums[kind_of(bound, position)] += seconds
+                kind = bound.kinds[position]
+                sums[kind if kind in KINDS else "launch"] += seconds
         return sums
-
-
-def kind_of(bound: Bound, at: int) -> str:
-    """Return the kind of the instruction at a position.
-
-    What could be waited for but is no message is on the device; what holds messages and does not wait starts them.
-    """
-    if at in bound.waits:
-        return "wait"
-    if bound.polls[at] is not None:
-        return "sync"
-    return "start" if _holds_messages(bound.calls[at]) else "launch"
-
-
-def _holds_messages(call: Any) -> bool:
-    cells = getattr(call, "__closure__", None) or ()
-    held = [getattr(call, "__self__", None), *(cell.cell_contents for cell in cells)]
-    lists = [one if isinstance(one, list) else [one] for one in held]
-    return any(isinstance(one, MPI.Prequest) for found in lists for one in found)
 
 
 class ByHand:

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from mpicoll.bench.options import RequestError
 from mpicoll.bench.subject import RefusedError, anywhere
-from mpicoll.runtime.environment import has_driver
+from mpicoll.runtime.mpi.environment import has_driver
 
 T = TypeVar("T")
 

@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpicoll.bench.cases import Case
-from mpicoll.bench.inside import ByHand, Inside, nothing, running
+from mpicoll.bench.inside import ByHand, Inside, Nothing
 from mpicoll.bench.jobs import Job
 from mpicoll.bench.measure import Statistics, figure, measure, noise
 from mpicoll.bench.report import described, summary
 from mpicoll.bench.subject import Way
 from mpicoll.bench.trial import Trial
+from mpicoll.runtime.program.bound import observed
 
 if TYPE_CHECKING:
     from mpicoll.bench.bench import Bench
@@ -126,7 +127,7 @@ def _measured(bench: Bench, job: Job, trial: Trial, way: Way) -> Overhead:
     blocking()
     blocking()
     comm, method = bench.subject.comm, job.case.call.method
-    inside = Inside.of(comm, trial, job.algorithm, bench.memory)
+    inside = Inside.of(comm, trial, job.algorithm)
     by_hand = ByHand(inside, bench.world)
     start = partial(getattr(comm, f"I{method.lower()}"), *trial.arguments, algorithm=job.algorithm)
     request = getattr(comm, f"{method}_init")(*trial.arguments, algorithm=job.algorithm)
@@ -135,7 +136,7 @@ def _measured(bench: Bench, job: Job, trial: Trial, way: Way) -> Overhead:
     seconds = measure(ways, bench.clock, bench.budget, iterations=iterations, warmup=bench.options.warmup)
     by_hand.free()
     request.Free()
-    with running(nothing, comm):
+    with observed(Nothing()):
         per_call = max(bench.world.allgather(_alone(blocking)), key=lambda one: one.median)
     messages = max(bench.world.allgather(len(inside.bound.requests)))
     call, hand, nonblocking, persistent = map(Statistics.of, seconds)

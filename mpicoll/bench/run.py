@@ -26,7 +26,7 @@ from mpicoll.bench.report import Report
 from mpicoll.bench.results import Results
 from mpicoll.bench.subject import Mpicoll, anywhere
 from mpicoll.communicator import Communicator
-from mpicoll.runtime.channels import channel_of
+from mpicoll.runtime.context.contexts import context_of
 from mpicoll.settings import format_bytes, settings
 
 #: what makes the table of each mode
@@ -98,7 +98,7 @@ def _prepared(arguments: list[str], options: Options, world: MPI.Intracomm, repo
     memory = choose("numpy" if options.mode == "overhead" else options.buffers, world)
     comm = Communicator(world)
     header = report.header = facts.collect(arguments, world, comm, memory)
-    made, refused = baselines.make(options.baselines, world, memory, channel_of(comm).awareness)
+    made, refused = baselines.make(options.baselines, world, memory, context_of(comm).cuda_aware)
     header["baselines"] = {name: getattr(baseline, "version", "") for name, baseline in made.items()}
     report.baselines = tuple(made)
     for name, why in refused.items():

@@ -17,7 +17,7 @@ from mpicoll.bench.memory import Host
 from mpicoll.bench.results import read
 from mpicoll.bench.run import run
 from mpicoll.bench.trial import Trial
-from mpicoll.runtime.ops import OPERATORS
+from mpicoll.runtime.arguments.operators import OPERATORS
 
 WORLD = MPI.COMM_WORLD
 LAST = WORLD.size - 1

@@ -15,8 +15,8 @@ from mpicoll.bench.nccl import DTYPES, NVLS, Nccl
 from mpicoll.bench.results import read
 from mpicoll.bench.run import run
 from mpicoll.bench.trial import Trial
-from mpicoll.runtime.awareness import Awareness
-from mpicoll.runtime.host import view
+from mpicoll.runtime.host.work import view
+from mpicoll.runtime.mpi.cuda_aware import Awareness
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size

@@ -17,7 +17,7 @@ from mpicoll.bench.results import read
 from mpicoll.bench.run import run
 from mpicoll.bench.subject import Way
 from mpicoll.bench.trial import Trial
-from mpicoll.runtime.bound import Bound
+from mpicoll.runtime.program.bound import Bound
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -31,7 +31,7 @@ def inside(comm, name, algorithm, nbytes=4096):
         getattr(comm, CALLS[name].method)(*trial.arguments, algorithm=algorithm)
 
     call()
-    return trial, call, Inside.of(comm, trial, algorithm, Host())
+    return trial, call, Inside.of(comm, trial, algorithm)
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from mpicoll.algorithms import registry
-from mpicoll.analysis.heard import unheard
-from mpicoll.runtime.mapped_source import LINES, Protocol, kernel_source, memory_cells
-from mpicoll.runtime.ops import OPERATORS
-from mpicoll.schedule.lower import lower
+from mpicoll.runtime.arguments.operators import OPERATORS
+from mpicoll.runtime.paths.mapped.credits import unheard
+from mpicoll.runtime.paths.mapped.lowering import lower
+from mpicoll.runtime.paths.mapped.source import LINES, Protocol, kernel_source, memory_cells
 from mpicoll.schedule.partition import offsets, split
 
 HERE = Path(__file__).parent
@@ -46,7 +46,6 @@ def mapped():
     before = {name: sys.modules.pop(name, None) for name in ("cupy", *names)}
     sys.modules["cupy"] = MagicMock()
     try:
-        from mpicoll.runtime import mapped, peers
 
         yield mapped, peers
     finally:

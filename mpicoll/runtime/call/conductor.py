@@ -1,0 +1,211 @@
+"""A call's way from its arguments to a running program, the same for all forms.
+
+    read -> (all ranks agree) -> plan -> bind -> run
+
+A call that was made before is found in the communicator's call cache, and only run.  A blocking call is
+prepared by a routine and then run; a call that does not block is one routine for both, which waits for
+whatever it needs: the first call's exchange, the peers' memory, other ranks' words.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from mpicoll.dispatch.plan import Plan
+from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.call import execute, shortcut
+from mpicoll.runtime.call.agreement import Word, asked, settle
+from mpicoll.runtime.call.call_key import call_key
+from mpicoll.runtime.call.decision import Call, at_home, decided, is_repeatable, read
+from mpicoll.runtime.call.flight import Flight, Prepared
+from mpicoll.runtime.call.planning import plan_for
+from mpicoll.runtime.context.call_cache import Remembered
+from mpicoll.runtime.context.context import Context
+from mpicoll.runtime.context.slot import Slot
+from mpicoll.runtime.cuda.streams import Pointer, on, where
+from mpicoll.runtime.paths import offer
+from mpicoll.runtime.paths.table import path
+from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.progress import faults, operations
+from mpicoll.runtime.progress.exchange import Later, Routine, finished
+from mpicoll.runtime.progress.operations import Operation
+
+#: method, arguments, algorithm, stream, and the communicator's rules
+Asked = tuple[str, tuple[Any, ...], Any, Any, str]
+
+
+def blocking(context: Context, asked_for: Asked) -> None:
+    """Make a blocking call; where it fails with messages on their way, their memory is kept."""
+    try:
+        _blocking(context, asked_for)
+    except BaseException:
+        if context.broken:
+            faults.abandoned.append((context, asked_for))
+        raise
+
+
+def _blocking(context: Context, asked_for: Asked) -> None:
+    """Run a remembered call, or decide and remember."""
+    method, arguments, algorithm, stream, rules = asked_for
+    place = where(stream)
+    key = call_key(method, arguments, algorithm, rules, place)
+    known = context.cache.find(key)
+    if known is not None:
+        bound = _bound_again(known, context, place, stream)
+        context.calls += 1
+        operations.run(bound, context)
+        if not any(place[3:]):  # what is captured does not wait for its end, as a time limit demands
+            shortcut.note(context, asked_for, known, bound)
+        return
+    call = Call(context, "blocking", method, arguments, algorithm, stream, rules)
+    _run(call, lambda found: key if is_repeatable(found, place) else None)
+
+
+def look_up(context: Context, asked_for: Asked) -> tuple[Remembered, Bound]:
+    """Return a blocking call as it is remembered, and its program, without making it.
+
+    Raises:
+        LookupError: it was not made before, or is one that is decided each time.
+    """
+    method, arguments, algorithm, stream, rules = asked_for
+    place = where(stream)
+    known = context.cache.find(call_key(method, arguments, algorithm, rules, place))
+    if known is None:
+        raise LookupError(f"{method.lower()}: this call is not remembered")
+    return known, _bound_again(known, context, place, stream)
+
+
+def _bound_again(known: Remembered, context: Context, place: tuple[Any, ...], stream: Any) -> Bound:
+    """Return the program of a remembered call on its stream, bound now if it was made in another form only."""
+    operands, slot = known.operands, context.slot(0)
+    address = place[2] if operands.device >= 0 else 0
+    bound = known.program((id(slot), address))
+    if bound is not None:
+        return bound
+    with on(operands.device, stream) as pointer:
+        return execute.bind(known.plan, operands, context, pointer, slot, known)
+
+
+def _run(call: Call, key_of: Callable[[Operands], Any]) -> None:
+    """Decide and run a blocking call; remember it where it has a key."""
+    context, caller = call.context, threading.get_ident()
+    operands, trouble = read(call)
+    with on(operands.device if operands else -1, call.stream) as pointer:
+
+        def bind(plan: Plan, found: Operands) -> Routine[Bound]:
+            yield from ()
+            known = _remembered(call, found, plan, key_of(found))
+            if not found.moved and threading.get_ident() == caller:
+                return execute.bind(plan, found, context, pointer, context.slot(0), known)
+            with on(found.device, None if found.moved else Pointer(pointer)) as own:
+                return execute.bind(plan, found, context, own, context.slot(0), known)
+
+        routine = decided(call, operands, trouble, bind)
+        if context.last or asked() or (operands and operands.device >= 0 and not offer.is_connected(context)):
+            found, bound = context.complete(lambda _: routine, call.name)
+        else:  # there is nobody to wait for
+            found, bound = finished(routine)
+        if not found.moved:
+            _finish(found, bound, context)
+            return
+    with on(found.device, None):
+        _finish(found, bound, context)
+
+
+def _remembered(call: Call, operands: Operands, plan: Plan, key: Any) -> Remembered | None:
+    """Return a call that is remembered from now on, None if it has no key."""
+    return None if key is None else call.context.cache.remember(key, Remembered.of(operands, plan))
+
+
+def _finish(operands: Operands, bound: Bound, context: Context) -> None:
+    """Run a call that is decided, on the current device and stream."""
+    execute.pack(operands)
+    operations.run(bound, context)
+    execute.unpack(operands)
+
+
+def nonblocking(call: Call) -> Operation:
+    """Start a call that does not block; local."""
+    context, place = call.context, where(call.stream)
+    context.check()
+    key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
+    known = context.cache.find(key)
+    if known is None:
+        operands, trouble = read(call)
+    else:
+        context.calls += 1
+        operands, trouble, call.plan = known.operands, None, known.plan
+    flight = Flight(call, operands, known)
+    keep = (call.arguments, flight)
+    call.arguments = ()  # the arrays live as long as the operation, and no longer
+    device = operands.device if operands else -1
+    operation = Operation(context, lambda own: _whole(own, flight, trouble), keep=keep, device=device)
+    if trouble is not None:
+        raise trouble  # the others hear of it meanwhile
+    if not (operation.ran or asked()):  # what ranks tell each other is told by Wait, whoever comes first
+        operation.check()  # what planning has found
+    if known is None and call.plan is not None and operands is not None and is_repeatable(operands, place):
+        _remembered(call, operands, call.plan, key)
+    return operation
+
+
+def _whole(operation: Operation, flight: Flight, trouble: Exception | None) -> Routine[None]:
+    """Make a call from its operands to its end."""
+    known = flight.known
+    try:
+        if known is not None:
+            found, bound = known.operands, (yield from flight.bind(known.plan, known.operands))
+        else:
+            found, bound = yield from decided(flight.call, flight.operands, trouble, flight.bind)
+        if found.device != operation.device:  # of a call that was moved: current from the next time on
+            operation.device = found.device
+            yield Later().come
+        yield from flight.run(operation, bound, found)
+    finally:
+        flight.end()
+
+
+def persistent(call: Call) -> Prepared:
+    """Plan and bind a call once."""
+    context = call.context
+    operands, trouble = read(call)
+    taken: list[Slot] = []
+    sides: list[int] = []
+
+    def bind(plan: Plan, found: Operands) -> Routine[Bound]:
+        yield from ()
+        if not taken:
+            taken.append(context.own_slot())
+        with on(found.device, path(plan.path).side(context, found, taken[0])) as side:
+            sides.append(side)
+            return execute.bind_new(plan, found, context, side, taken[0])
+
+    try:
+        found, bound = context.complete(lambda _: decided(call, operands, trouble, bind), call.name)
+    except BaseException:  # then no rank has it, so that the next one has the same lane on all
+        for slot in taken:
+            context.release(slot)
+            context.persistent -= 1
+        raise
+    keep, call.arguments = call.arguments, ()
+    assert call.plan is not None
+    return Prepared(call, call.plan, found, bound, sides[-1], taken[0], keep)
+
+
+def plan(call: Call) -> Plan:
+    """Return what a call would do; collective if it is the first one, or the first with device arrays."""
+    operands = call.read()
+    captured = call.captured(operands)
+    if operands.device >= 0:
+        offer.connect(call.context, operands.device)
+    found = at_home(operands, call.context)
+    return plan_for(found, call.context, call.algorithm, call.rules, captured=captured)
+
+
+def tell(context: Context, word: Word, trouble: Exception | None) -> list[Word]:
+    """Return all ranks' words on what comes before a call; raises what keeps any of them from it."""
+    words: list[Word] = context.exchange(word)
+    settle(f"{word.what} #{context.calls}", words, trouble)
+    return words

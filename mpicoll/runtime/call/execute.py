@@ -1,0 +1,93 @@
+"""From a plan and operands to a bound program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpicoll.dispatch.plan import Plan
+from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.context.call_cache import Remembered
+from mpicoll.runtime.context.context import Context
+from mpicoll.runtime.context.slot import Slot
+from mpicoll.runtime.cuda.streams import is_captured
+from mpicoll.runtime.host.work import Host
+from mpicoll.runtime.paths.table import path
+from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.program.layout import Layout, Shape, output_runs
+from mpicoll.runtime.program.local_work import Action, LocalWork
+from mpicoll.settings import settings
+
+
+def bind(
+    plan: Plan, operands: Operands, context: Context, stream: int, slot: Slot, known: Remembered | None = None
+) -> Bound:
+    """Return the plan bound to the operands' memory, from the call cache if it was bound before.
+
+    Args:
+        plan: what was chosen.
+        operands: the call.
+        context: the communicator's.
+        stream: address of the stream on which it works, 0 on the host.
+        slot: whose scratch and tags it uses.
+        known: the call, if it is remembered; what is not is found by what its program depends on.
+    """
+    cache, where = context.cache, (id(slot), stream)
+    if known is None:
+        key = _program_key(plan, operands, context, stream)
+        known = cache.find(key) or cache.remember(key, Remembered(operands.without_arrays(), plan))
+    bound = known.program(where)
+    if bound is None:
+        bound = bind_new(plan, operands, context, stream, slot)
+        cache.keep(known, where, bound)
+    return bound
+
+
+def _program_key(plan: Plan, operands: Operands, context: Context, stream: int) -> tuple[Any, ...]:
+    """Return all that a call's program depends on, for a call that has no key, such as one of packed arrays."""
+    shape = Shape.of(operands, context.rank, context.size)
+    captured = operands.device >= 0 and is_captured(stream)
+    what = operands.method, operands.dtype, id(operands.op), operands.aliased, tuple(operands.bases.values())
+    return plan, shape, what, operands.device, captured, settings.version
+
+
+def bind_new(plan: Plan, operands: Operands, context: Context, stream: int, slot: Slot) -> Bound:
+    """Return the plan bound to the operands' memory; the caller keeps it and frees it."""
+    bound = Bound(name=f"{operands.method} #{{}} {plan.algorithm!r}", device=operands.device, keep=operands.op)
+    bound.limited = settings.timeout > 0 or bool(settings.errors)
+    then = _divisions(plan, operands, context, stream)
+    path(plan.path).bind(bound, plan, operands, context, stream, slot, then)
+    slot.programs.add(bound)
+    return bound
+
+
+def _divisions(plan: Plan, operands: Operands, context: Context, stream: int) -> list[Action]:
+    """Return the actions that divide the results by the number of combined ranks, where the operator says so."""
+    if operands.op is None or not operands.op.average:
+        return []
+    shape = Shape.of(operands, context.rank, context.size)
+    layout = Layout(shape, plan.schedule, 1, 1, operands.dtype.itemsize)
+    made_of = operands.row.after(context.rank, context.size, operands.root, plan.schedule.blocks)
+    combined = len(list(next(iter(made_of.values()), ())))
+    work = _work_on(operands, stream)
+    return [work.divide(operands.dtype, run, combined) for run in output_runs(layout, operands, [0])]
+
+
+def _work_on(operands: Operands, stream: int) -> LocalWork:
+    """Return what works on the operands' own memory."""
+    if operands.device < 0:
+        return Host()
+    from mpicoll.runtime.cuda.work import Device
+
+    return Device(operands.device, stream)
+
+
+def pack(operands: Operands) -> None:
+    """Fill the packed copies of a call's arrays: what comes before the call."""
+    for act in operands.before:
+        act()
+
+
+def unpack(operands: Operands) -> None:
+    """Write the packed copies of a call's arrays back: what comes after the call."""
+    for act in operands.after:
+        act()

@@ -1,0 +1,160 @@
+"""Calls that do not block: what goes around their programs, and persistent calls from start to start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mpicoll.dispatch.plan import Plan
+from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.call import execute
+from mpicoll.runtime.call.decision import Call
+from mpicoll.runtime.context.call_cache import Remembered
+from mpicoll.runtime.context.slot import Slot
+from mpicoll.runtime.cuda.streams import Pointer, on
+from mpicoll.runtime.paths.table import path
+from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.progress.exchange import Routine
+from mpicoll.runtime.progress.operations import COMMON, Operation, steps
+
+
+class Flight:
+    """What a call that does not block has around its program: packing, and order with the caller's stream.
+
+    Attributes:
+        handover: order with the caller's stream, None on the host.
+        slot: that the call has taken, None before that.
+    """
+
+    def __init__(self, call: Call, operands: Operands | None, known: Remembered | None = None) -> None:
+        """Pack, and mark the place on the caller's stream after which the call comes.
+
+        Args:
+            call: as it was made.
+            operands: of the call, None if they could not be read.
+            known: the call, if it is remembered.
+        """
+        self.context, self.handover = call.context, None
+        self.slot: Slot | None = None
+        self.call, self.operands, self.known = call, operands, known
+        if operands is None:
+            return
+        with on(operands.device, None if operands.moved else call.stream) as pointer:
+            if operands.device >= 0:
+                call.captured_on(pointer)  # a persistent call was read when its stream was not captured
+            execute.pack(operands)
+            if operands.device >= 0:
+                from mpicoll.runtime.cuda.order import Handover
+
+                self.handover = Handover(operands.device, pointer)
+        self.operands = replace(operands, before=[]) if operands.before else operands
+
+    def bind(self, plan: Plan, operands: Operands) -> Routine[Bound]:
+        """Return the call's program, on a stream beside the caller's, in a slot that is free."""
+        if not path(plan.path).ordered and self.slot is None:
+            yield from self._take_slot()
+        if not operands.moved:
+            return self._bound(plan, operands)
+        from mpicoll.runtime.cuda.order import Handover
+
+        with on(operands.device, None) as own:  # the arrays were copied to that device, with whose stream it is ordered
+            execute.pack(operands)
+            self.handover = Handover(operands.device, own)
+            return self._bound(plan, operands)
+
+    def _bound(self, plan: Plan, operands: Operands) -> Bound:
+        way, slot = path(plan.path), self.slot or self.context.slot(0)
+        with on(operands.device, way.side(self.context, operands, slot)) as side:
+            bound = execute.bind(plan, operands, self.context, side, slot, self.known)
+        return self.ordered(bound, side, plan)
+
+    def ordered(self, bound: Bound, side: int, plan: Plan) -> Bound:
+        """Return a program on a stream beside the caller's, in order with the caller's."""
+        if self.handover is None:
+            return bound
+        self.handover.side = side
+        return path(plan.path).handed_over(bound, self.handover, self.context)
+
+    def _take_slot(self) -> Routine[None]:
+        slot = self.context.free_slot()
+        if slot is None:
+            yield lambda: self.context.free_slot() is not None
+            slot = self.context.free_slot()
+            assert slot is not None
+        slot.taken, self.slot = True, slot
+
+    def run(self, operation: Operation, bound: Bound, operands: Operands) -> Routine[None]:
+        """Run the program after what is on the caller's stream, and unpack."""
+        if self.handover is not None and bound.requests:
+            operation.own = True
+            yield self.handover.ready
+        yield from steps(operation, bound)
+        if self.handover is None:
+            execute.unpack(operands)
+            return
+        if not operands.moved:  # else the host waits for the copies, and what comes later is on another device
+            self._unpack_aside(operands)
+        if bound.requests or operands.after:  # the end of a kernel was awaited
+            self.handover.finish()
+        if operands.moved:
+            with on(self.handover.device, self.handover):
+                execute.unpack(operands)
+
+    def _unpack_aside(self, operands: Operands) -> None:
+        """Unpack after the program, on its own stream: the caller's may be captured by now."""
+        assert self.handover is not None
+        if operands.after:
+            with on(self.handover.device, Pointer(self.handover.side)):
+                execute.unpack(operands)
+
+    def end(self) -> None:
+        """Give back the slot."""
+        if self.slot is not None:
+            self.slot.taken = False
+
+
+@dataclass
+class Prepared:
+    """A persistent call, planned and bound once.
+
+    Attributes:
+        call: as it was made.
+        plan: what was chosen.
+        operands: of the call.
+        bound: its program.
+        side: address of the stream of its program, 0 on the host.
+        slot: its own.
+        keep: arguments of the call, whose arrays live as long as the request.
+    """
+
+    call: Call
+    plan: Plan
+    operands: Operands
+    bound: Bound
+    side: int
+    slot: Slot
+    keep: Any
+
+    def start(self) -> Operation:
+        """Start the call."""
+        context = self.call.context
+        context.check()
+        flight = Flight(self.call, self.operands)
+        bound = flight.ordered(self.bound, self.side, self.plan)
+        return Operation(
+            context,
+            lambda operation: flight.run(operation, bound, self.operands),
+            keep=(self, flight),
+            device=self.operands.device,
+            lane=self.lane,
+        )
+
+    @property
+    def lane(self) -> int:
+        """Lane of its messages; what is ordered comes in the order of all calls."""
+        return self.slot.lane if self.bound.requests else COMMON
+
+    def free(self) -> None:
+        """Give everything back."""
+        self.bound.free()
+        self.call.context.release(self.slot)

@@ -1,0 +1,56 @@
+"""From a call's operands to its plan."""
+
+from __future__ import annotations
+
+from mpicoll.dispatch.plan import Key, Plan, make_plan
+from mpicoll.dispatch.select import Facts
+from mpicoll.errors import UnsupportedError
+from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.context.context import Context
+from mpicoll.runtime.cuda.streams import CAPTURED
+from mpicoll.runtime.paths.offer import offered
+from mpicoll.settings import settings
+
+
+def plan_for(
+    operands: Operands,
+    context: Context,
+    algorithm: str | None,
+    rules: str,
+    scratch_limit: int | None = None,
+    captured: bool = False,
+) -> Plan:
+    """Return the plan for a call; nothing is sent.
+
+    Args:
+        operands: the call.
+        context: the communicator's.
+        algorithm: as in the call.
+        rules: of the communicator.
+        scratch_limit: bytes of scratch at most; the setting if None.
+        captured: the call is captured into a CUDA graph.
+
+    Raises:
+        UnsupportedError: what is forced cannot serve, or the call cannot be captured.
+    """
+    facts = Facts(
+        operands.row.name,
+        context.size,
+        operands.nbytes,
+        "host" if operands.device < 0 else "device",
+        operands.op.commutative if operands.op else True,
+        operands.counts_known,
+        offered(context, operands, captured=captured),
+        settings.segment_bytes,
+        settings.reproducible if operands.row.reducing else "",
+    )
+    limit = scratch_limit or settings.scratch_limit
+    key = Key(
+        facts, context.rank, operands.root, algorithm or "", rules, settings.algorithms, settings.tuning, limit
+    )
+    try:
+        return make_plan(key)
+    except UnsupportedError as error:
+        if captured:
+            raise UnsupportedError(f"{error} ({CAPTURED})") from None
+        raise

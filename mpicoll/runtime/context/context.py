@@ -1,0 +1,207 @@
+"""The private side of a communicator: a duplicate for our messages, slots, and what paths keep for it.
+
+One context belongs to a communicator's handle, as an MPI attribute, and is freed with it.  It is
+made without waiting for anybody; what ranks must know of each other they exchange in an operation,
+after which all others come.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from mpi4py import MPI
+
+from mpicoll.errors import MismatchError, StalledError
+from mpicoll.runtime.context.call_cache import CallCache
+from mpicoll.runtime.context.first_call import Facts, agreed_settings, compare, own_facts
+from mpicoll.runtime.context.slot import Slot
+from mpicoll.runtime.mpi import cuda_aware
+from mpicoll.runtime.mpi.waiter import Waiter, cores
+from mpicoll.runtime.progress import turns
+from mpicoll.runtime.progress.exchange import Routine, exchanged, met
+from mpicoll.runtime.progress.operations import COMMON, Operation
+from mpicoll.runtime.progress.refusals import Refusals
+from mpicoll.runtime.progress.traffic import Traffic
+from mpicoll.schedule.program import TAGS
+from mpicoll.settings import override, settings
+
+#: slots that calls which do not block take: so many are on their way at a time, the next ones wait for a slot
+NONBLOCKING = 6
+#: contexts that are not freed yet
+live: weakref.WeakSet[Context] = weakref.WeakSet()
+
+
+class Attachment(Protocol):
+    """What a path keeps for a communicator, such as memory that peers have mapped."""
+
+    def abort(self) -> None:
+        """Make what waits on a device for other ranks leave."""
+
+    def close(self, meet: Callable[[], object]) -> None:
+        """Free it; collective.
+
+        Args:
+            meet: waits for all ranks; what it raises leaves the rest as it is.
+        """
+
+
+class Context(Traffic):
+    """Everything private to one communicator.
+
+    Attributes:
+        comm: duplicate for private messages, usable once `ready`.
+        cuda_aware: what was found out about device pointers in MPI, the same on all ranks.
+        waiter: how to wait for messages.
+        cache: calls that need not be decided again.
+        attached: by path, what it keeps for the communicator, or in words why there is none.
+    """
+
+    cuda_aware: cuda_aware.Awareness
+    waiter: Waiter
+
+    def __init__(self, parent: MPI.Intracomm, rules: str) -> None:
+        """Start to duplicate the parent and to compare settings; local."""
+        plain = MPI.Intracomm(parent)
+        super().__init__(plain)
+        self.cache = CallCache()
+        self.slots: dict[int, Slot] = {}
+        self.attached: dict[str, Any] = {}
+        self.persistent = 0
+        self.ready = False
+        self.turn = threading.Lock()
+        self.caller = 0
+        self.most_slots = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) // TAGS
+        live.add(self)
+        self.comm, request = plain.Idup()
+        mine = agreed_settings(rules)
+        self.setting_up = Operation(self, lambda _: self._set_up(request, mine), name="first call on a communicator")
+
+    def _set_up(self, duplicated: MPI.Request, mine: dict[str, Any]) -> Routine[None]:
+        """Exchange what ranks must know of each other, and get ready.
+
+        Args:
+            duplicated: completes when the private communicator is there.
+            mine: the settings on which ranks must agree.
+
+        Raises:
+            MismatchError: they do not agree.
+        """
+        yield duplicated.Test
+        own = own_facts(mine, self.watch.address if self.watch else None)
+        facts: list[Facts] = yield from exchanged(self.comm, own)
+        try:
+            compare([one.settings for one in facts])
+        except MismatchError as error:
+            self.refused = error
+            raise
+        if self.watch:
+            self.watch.agree(self, facts[0].id, [one.address for one in facts])
+        self.refusals = Refusals(self.comm, (self.most_slots - 1) * TAGS)
+        self.cuda_aware = cuda_aware.agree([one.awareness for one in facts])
+        here = [one.host for one in facts].count(own.host)
+        yielding = settings.yield_wait
+        self.waiter = Waiter(here > cores() if yielding is None else yielding)
+        self.ready = True
+
+    def attachments(self) -> list[Attachment]:
+        """Return what paths keep for the communicator."""
+        return [one for one in self.attached.values() if not isinstance(one, str)]
+
+    def abort(self) -> None:
+        """Make what waits on a device for other ranks leave."""
+        for attachment in self.attachments():
+            attachment.abort()
+
+    def take_turn(self) -> None:
+        """Wait while another thread makes a call on this communicator; refuse one from within a call."""
+        me = threading.get_ident()
+        if self.caller == me:
+            raise RuntimeError("this communicator is in use by the call that this one is made from")
+        self.turn.acquire()
+        self.caller = me
+
+    def end_turn(self) -> None:
+        """Let other threads go on."""
+        self.caller = 0
+        self.turn.release()
+
+    def complete(self, make: Callable[[Operation], Routine[Any]], name: str = "") -> Any:
+        """Return the result of a routine on this communicator, having waited for it.
+
+        Args:
+            make: returns the routine.
+            name: what waits, for messages.
+        """
+
+        def keeping(operation: Operation) -> Routine[None]:
+            operation.result = yield from make(operation)
+
+        return Operation(self, keeping, name=name or f"call #{self.calls}").wait()
+
+    def exchange(self, mine: Any) -> list[Any]:
+        """Return every rank's object; raises StalledError if a rank does not come in time."""
+        found: list[Any] = self.complete(lambda _: exchanged(self.comm, mine))
+        return found
+
+    def meet(self) -> None:
+        """Wait for all ranks; raises StalledError if one does not come in time."""
+        self.complete(lambda _: met(self.comm))
+
+    def slot(self, number: int) -> Slot:
+        """Return a slot by its number: 0 is for blocking calls."""
+        found = self.slots.get(number)
+        if found is None:
+            found = self.slots[number] = Slot(COMMON)
+        return found
+
+    def free_slot(self) -> Slot | None:
+        """Return a slot for a call that does not block, None while all are taken."""
+        for number in range(1, 1 + NONBLOCKING):
+            slot = self.slot(number)
+            if not slot.taken:
+                return slot
+        return None
+
+    def own_slot(self) -> Slot:
+        """Return a slot for a persistent request, with a lane of its own as far as there are tags."""
+        self.persistent += 1
+        lane = 1 + (self.persistent - 1) % (self.most_slots - 2)  # the last one's first tag is for refusals
+        number = max((NONBLOCKING, *self.slots)) + 1  # only its lane is known to others
+        slot = self.slots[number] = Slot(lane)
+        return slot
+
+    def release(self, slot: Slot) -> None:
+        """Give back the slot of a persistent request."""
+        if not self.freed:
+            self.slots = {number: other for number, other in self.slots.items() if other is not slot}
+            slot.close()
+
+    def close(self) -> None:
+        """Free everything but the communicator: no collective call, so safe in any order of exit."""
+        if not self.broken:  # what has stalled is left as it is
+            self.cache.clear()
+            for slot in self.slots.values():
+                slot.close()
+
+    def settle(self) -> None:
+        """Wait until the calls in flight have ended; after one that broke the communicator others never do."""
+        turns.wait_for(lambda: bool(self.broken) or all(o.traffic is not self for o in tuple(turns.in_flight)))
+
+    def free(self) -> None:
+        """Free everything, once the calls in flight have ended; collective."""
+        if self.freed:
+            return
+        self.settle()
+        live.discard(self)
+        if not self.broken:
+            for attachment in self.attachments():
+                # a rank that has stalled does not come: its memory stays mapped
+                with suppress(StalledError), override(timeout=settings.timeout or self.limit):
+                    attachment.close(self.meet)
+            self.close()
+            self.comm.Free()
+        self.freed, self.broken = True, self.broken or "the communicator was freed"

@@ -1,0 +1,68 @@
+"""A communicator's first call: what its ranks must know of each other before they can choose alike."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from mpi4py import MPI
+
+from mpicoll.errors import MismatchError
+from mpicoll.runtime.mpi import cuda_aware
+from mpicoll.runtime.mpi.roll_call import Address
+from mpicoll.settings import settings
+
+#: settings on which ranks must agree, since a choice or a tag depends on them
+AGREED = (
+    "algorithms",
+    "tuning",
+    "segment_bytes",
+    "scratch_limit",
+    "cuda_aware",
+    "path",
+    "mapped_bytes",
+    "mapped_shared",
+    "reproducible",
+    "errors",
+    "debug",
+    "timeout",
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A rank's word on itself, told once.
+
+    Attributes:
+        settings: those on which ranks must agree, and the communicator's rules.
+        awareness: whether its MPI takes device pointers.
+        host: name of its host.
+        id: a random name; rank 0's becomes the communicator's.
+        address: where its calls are asked for, None without a time limit.
+    """
+
+    settings: dict[str, Any]
+    awareness: cuda_aware.Awareness
+    host: str
+    id: str
+    address: Address | None
+
+
+def agreed_settings(rules: str) -> dict[str, Any]:
+    """Return the settings on which ranks must agree, and a communicator's rules."""
+    return {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
+
+
+def own_facts(mine: dict[str, Any], address: Address | None) -> Facts:
+    """Return this rank's facts."""
+    return Facts(mine, cuda_aware.decide(), MPI.Get_processor_name(), secrets.token_hex(8), address)
+
+
+def compare(all_settings: list[dict[str, Any]]) -> None:
+    """Raise MismatchError on every rank if settings differ."""
+    first = all_settings[0]
+    for rank, other in enumerate(all_settings):
+        for name, value in other.items():
+            if value != first[name]:
+                raise MismatchError(f"setting {name!r} is {first[name]!r} on rank 0, {value!r} on rank {rank}")

@@ -1,0 +1,1 @@
+"""Work on a CUDA device: kernels, launches, streams, copies."""

@@ -1,0 +1,1 @@
+"""The ways on which arrays travel: one file or folder each."""

@@ -1,0 +1,89 @@
+"""The protocol of a path: a way on which arrays travel.
+
+A path is one file or folder here, one row in `paths/table.py`, and one row with its cost in `dispatch/paths.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpicoll.dispatch.plan import Plan
+from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.context.context import Context
+from mpicoll.runtime.context.slot import Slot
+from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.program.local_work import Action
+from mpicoll.runtime.progress.exchange import Routine
+
+
+class Path:
+    """A way on which arrays travel; here, one that is always there, needs nothing and does nothing.
+
+    Attributes:
+        name: as in rules, settings and plans.
+        memory: "host" or "device": which arrays it serves.
+        captures: calls can be captured into a CUDA graph.
+        ordered: all calls of a communicator take their turn in one order, so that none needs a slot of its own.
+    """
+
+    name = ""
+    memory = "host"
+    captures = False
+    ordered = False
+
+    def unoffered(self, context: Context, operands: Operands) -> str:
+        """Return why a call cannot take this path, "" if it can; equal on all ranks."""
+        return ""
+
+    def is_prepared(self, context: Context) -> bool:
+        """Tell whether `prepare` has nothing left to do; equal on all ranks."""
+        return True
+
+    def prepare(self, context: Context, device: int) -> Routine[None]:
+        """Get what the path needs of all ranks, before a communicator's first call with device arrays.
+
+        Args:
+            context: where it is kept, in `attached`.
+            device: this rank's device number.
+        """
+        yield from ()
+
+    def home(self, context: Context) -> int:
+        """Return the device on which a call's arrays must be, -1 for any."""
+        return -1
+
+    def bind(
+        self,
+        bound: Bound,
+        plan: Plan,
+        operands: Operands,
+        context: Context,
+        stream: int,
+        slot: Slot,
+        then: list[Action],
+    ) -> None:
+        """Append a call's instructions to a program.
+
+        Args:
+            bound: the program.
+            plan: what was chosen.
+            operands: the call.
+            context: the communicator's.
+            stream: address of the stream on which the call works, 0 on the host.
+            slot: whose scratch and tags the call uses.
+            then: what comes after the path's own work, such as a division.
+        """
+
+    def side(self, context: Context, operands: Operands, slot: Slot) -> Any:
+        """Return the stream on which a call that does not block works, None for host arrays."""
+        return None if operands.device < 0 else slot.side_stream(operands.device)
+
+    def handed_over(self, bound: Bound, handover: Any, context: Context) -> Bound:
+        """Return a program of a call that does not block, in order with the caller's stream.
+
+        Args:
+            bound: the call's program, on the stream of `side`.
+            handover: the order with the caller's stream (see `cuda/order.py`).
+            context: the communicator's.
+        """
+        return bound

@@ -1,0 +1,1 @@
+"""The path mapped: a schedule as one kernel over inboxes that peers map."""

@@ -1,0 +1,200 @@
+"""Peer-mapped memory of a communicator: inboxes that every rank of the node can write.
+
+Each rank allocates one piece of device memory once and maps all others'; the handles travel in
+MPI messages.  Whether that works is tried out beforehand, on all ranks together, with calls
+that fail with an error code where it does not: containers, MIG, one visible device a rank.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import cupy
+from mpi4py import MPI
+
+from mpicoll.runtime.cuda.streams import new_stream
+from mpicoll.runtime.cuda.work import ANY_WAY
+from mpicoll.runtime.paths.mapped import nvlink
+from mpicoll.runtime.paths.mapped.inbox_layout import PLACES, InboxLayout
+from mpicoll.runtime.paths.mapped.order import Order
+from mpicoll.runtime.paths.mapped.source import PART
+from mpicoll.runtime.progress.exchange import Routine, exchanged, met
+from mpicoll.settings import format_bytes
+
+_runtime = cupy.cuda.runtime
+
+T = TypeVar("T")
+
+
+class Peers:
+    """One rank's mapping of all ranks' pieces.
+
+    Attributes:
+        device: the device whose memory and kernels these are.
+        layout: of every piece.
+        pieces: address of each rank's piece, as this rank sees it.
+        host: address of the words that kernels watch and write, in host memory.
+        order: keeps kernels in the order of the calls.
+        side: the stream of calls that do not block.
+        linked: all GPUs are linked by NVLink, so that lines are never torn.
+    """
+
+    def __init__(self, device: int, layout: InboxLayout, pieces: list[int], rank: int, linked: bool) -> None:
+        self.device, self.layout, self.pieces, self.rank, self.linked = device, layout, pieces, rank, linked
+        self._words = cupy.cuda.alloc_pinned_memory(64)
+        self.host = int(self._words.ptr)
+        self._view = memoryview(self._words)[:64].cast("B")
+        self._view[:64] = bytes(64)
+        self.order = Order()
+        self.side = new_stream(device)
+
+    def abort(self) -> None:
+        """Make kernels that wait for a peer leave."""
+        self._view[:4] = struct.pack("=I", 1)
+
+    def late(self) -> int | None:
+        """Return the rank for which a kernel has waited in vain, None if there was none."""
+        (word,) = struct.unpack_from("=I", self._view, 4)
+        return word - 1 if word else None
+
+    def close(self, meet: Callable[[], object]) -> None:
+        """Unmap and free; collective, for memory that a peer has mapped must not be freed.
+
+        Args:
+            meet: waits for all ranks; what it raises leaves the rest mapped.
+        """
+        with cupy.cuda.Device(self.device):
+            _runtime.deviceSynchronize()
+            meet()
+            for rank, piece in enumerate(self.pieces):
+                if rank != self.rank:
+                    _runtime.ipcCloseMemHandle(piece)
+            meet()
+            _runtime.free(self.pieces[self.rank])
+
+
+def connect(comm: MPI.Intracomm, device: int, nbytes: int, shared: bool) -> Routine[Peers | str]:
+    """Map the memory of all ranks; a routine of all of them.
+
+    Args:
+        comm: private communicator.
+        device: this rank's device.
+        nbytes: bytes of each rank's piece.
+        shared: also where ranks share a GPU, which is slow.
+
+    Returns:
+        The mapping, or in words why there is none: the same on all ranks.
+    """
+    layout = InboxLayout(comm.size, nbytes)
+    found = yield from exchanged(comm, (_host(), nvlink.identity(device)))
+    why = _refusal(found, layout, shared)
+    if why:
+        return why
+    all_linked = yield from exchanged(comm, all(nvlink.linked(device, gpu) for _, gpu in found))
+    made: list[int] = []
+    done, why = yield from _together(comm, device, lambda: _allocate(nbytes, made))
+    if done is None:  # what another rank has no memory for
+        _free(device, made)
+        return why
+    (piece,) = made
+    handles = yield from exchanged(comm, _on(device, lambda: _handle(piece)))
+    opened: dict[int, int] = {}
+    done, why = yield from _together(comm, device, lambda: _open(handles, comm.rank, opened))
+    pieces = [opened.get(rank, piece) for rank in range(comm.size)]
+    for act in (_write_words, _read_words):  # apart, so that all have written before one reads
+        if done is not None:
+            done, why = yield from _together(comm, device, partial(act, pieces, comm.rank, layout))
+    if done is None:
+        _on(device, lambda: [_runtime.ipcCloseMemHandle(address) for address in opened.values()])
+        yield from met(comm)
+        _free(device, made)
+        return why
+    return Peers(device, layout, pieces, comm.rank, all(all_linked))
+
+
+def _on(device: int, act: Callable[[], T]) -> T:
+    """Return what an act returns on a device: a routine must not leave a device current while it waits."""
+    with cupy.cuda.Device(device):
+        return act()
+
+
+def _free(device: int, addresses: list[int]) -> None:
+    _on(device, lambda: [_runtime.free(address) for address in addresses])
+
+
+def _host() -> str:
+    """Return what tells hosts apart."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return f"{MPI.Get_processor_name()} {boot.read_text(encoding='ascii').strip() if boot.exists() else ''}"
+
+
+def _refusal(found: list[tuple[str, tuple[str, str]]], layout: InboxLayout, shared: bool) -> str:
+    """Return why these ranks cannot map each other's memory, "" if it is worth a try."""
+    if len({host for host, _ in found}) > 1:
+        return "ranks are on several hosts"
+    if len({gpu for _, gpu in found}) < len(found) and not shared:
+        return "ranks share a GPU (mapped_shared allows it)"
+    if layout.inbox_bytes("lines") < PART * PLACES:
+        return f"mapped_bytes={format_bytes(layout.nbytes)} is too little for {layout.size} ranks"
+    return ""
+
+
+def _together(comm: MPI.Intracomm, device: int, act: Callable[[], T]) -> Routine[tuple[T | None, str]]:
+    """Do something on all ranks; if it raises on one, no rank has it."""
+    result, why = None, ""
+    try:
+        result = _on(device, act)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+    troubles = yield from exchanged(comm, why)
+    first = next((f"rank {rank}: {trouble}" for rank, trouble in enumerate(troubles) if trouble), "")
+    return (None if first else result), first
+
+
+def _allocate(nbytes: int, made: list[int]) -> bool:
+    made.append(int(_runtime.malloc(nbytes)))
+    _runtime.memset(made[0], 0, nbytes)
+    _runtime.deviceSynchronize()
+    return True
+
+
+def _handle(piece: int) -> bytes | str:
+    try:
+        return bytes(_runtime.ipcGetMemHandle(piece))
+    except _runtime.CUDARuntimeError as error:
+        return str(error)
+
+
+def _open(handles: list[bytes | str], rank: int, opened: dict[int, int]) -> bool:
+    for peer, handle in enumerate(handles):
+        if isinstance(handle, str):
+            raise OSError(f"memory of rank {peer} cannot be exported: {handle}")
+        if peer != rank:
+            opened[peer] = int(_runtime.ipcOpenMemHandle(handle))
+    return True
+
+
+def _write_words(pieces: list[int], rank: int, layout: InboxLayout) -> bool:
+    """Write a word into every peer's inbox."""
+    word = cupy.full(1, rank + 1, "u4")
+    for peer, piece in enumerate(pieces):
+        if peer != rank:
+            _runtime.memcpy(piece + layout.lines + 4 * rank, word.data.ptr, 4, ANY_WAY)
+    _runtime.deviceSynchronize()
+    return True
+
+
+def _read_words(pieces: list[int], rank: int, layout: InboxLayout) -> bool:
+    """Look for the peers' words in the own inbox, and wipe them out."""
+    found = cupy.zeros(layout.size, "u4")
+    _runtime.memcpy(found.data.ptr, pieces[rank] + layout.lines, 4 * layout.size, ANY_WAY)
+    said = [int(n) for n in cupy.asnumpy(found)]
+    _runtime.memset(pieces[rank] + layout.lines, 0, 4 * layout.size)
+    _runtime.deviceSynchronize()
+    if any(n != peer + 1 for peer, n in enumerate(said) if peer != rank):
+        raise OSError(f"words from peers did not arrive: {said}")
+    return True

@@ -1,0 +1,83 @@
+"""Launches of kernels that are a whole call; those that come again become graphs of one kernel.
+
+A graph's launch takes the host half the time of a kernel's, and the kernel starts earlier
+(`docs/performance.md`), but it must be made, which takes as long as several launches.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+
+from mpicoll.runtime.cuda.streams import is_captured
+from mpicoll.runtime.paths.mapped.order import Order
+from mpicoll.runtime.program.local_work import Action
+
+_runtime, _driver = cupy.cuda.runtime, cupy.cuda.driver
+#: launches after which a graph is made
+PLAIN = 2
+#: graphs that there are at most, of about 110 KB of device memory each
+MOST = 512
+
+
+def call_launcher(plain: Callable[[int], None], stream: int, device: int, order: Order, owner: object) -> Action:
+    """Return an action that launches a call's kernel in the order of the calls.
+
+    Args:
+        plain: launches the kernel on a stream.
+        stream: address of the stream.
+        device: number of the device.
+        order: where the call takes its turn.
+        owner: keeps the stream alive.
+    """
+    launch, captured = _runtime.graphLaunch, _runtime.streamIsCapturing
+    graph: _Graph | None = None
+    launched = 0
+
+    def call() -> None:
+        nonlocal graph, launched
+        if order.stream != stream:
+            order.switch(stream, owner)
+        try:
+            into_graph = captured(stream)
+        except RuntimeError:
+            into_graph = is_captured(stream)  # raises what explains it
+        if into_graph:
+            plain(stream)  # what is captured is the kernel itself
+        elif graph is not None:
+            launch(graph.executable, stream)
+        else:
+            plain(stream)
+            launched += 1
+            if launched == PLAIN:
+                graph = _graph(plain, device)
+
+    return call
+
+
+class _Graph:
+    """An executable graph, as long as somebody wants it."""
+
+    def __init__(self, graph: Any) -> None:
+        self.graph, self.executable = graph, graph.graphExec
+        _graphs.add(self)
+
+
+_graphs: weakref.WeakSet[_Graph] = weakref.WeakSet()
+
+
+def _graph(launch: Callable[[int], None], device: int) -> _Graph | None:
+    """Return the graph of one launch, None where there are too many or none can be made."""
+    if len(_graphs) >= MOST:
+        return None
+    try:
+        with cupy.cuda.Device(device):
+            stream = cupy.cuda.Stream(non_blocking=True)
+            stream.begin_capture()
+            launch(stream.ptr)
+            return _Graph(stream.end_capture())
+    except (_runtime.CUDARuntimeError, _driver.CUDADriverError):  # such as beside a capture in another thread
+        return None

@@ -1,0 +1,68 @@
+"""What paths of messages have in common: a compiled program, bound to memory, with messages by MPI."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from mpicoll.dispatch.plan import Plan
+from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.arguments.operators import Operator
+from mpicoll.runtime.context.context import Context
+from mpicoll.runtime.context.slot import Slot
+from mpicoll.runtime.paths.base import Path
+from mpicoll.runtime.program.binder import Binder
+from mpicoll.runtime.program.bound import LAUNCH, Bound
+from mpicoll.runtime.program.layout import Layout, Shape
+from mpicoll.runtime.program.local_work import Action, LocalWork
+from mpicoll.runtime.program.wrapper import Wrapper
+from mpicoll.schedule import pack as packing
+from mpicoll.schedule.planner import compile_program
+from mpicoll.schedule.program import Program
+
+#: local work, addresses of "input" and "output" for it, what goes around the program
+Surroundings = tuple[LocalWork, dict[str, int], Wrapper]
+
+
+class Messages(Path):
+    """A path on which MPI carries messages between arrays, or between copies of them."""
+
+    def bind(
+        self,
+        bound: Bound,
+        plan: Plan,
+        operands: Operands,
+        context: Context,
+        stream: int,
+        slot: Slot,
+        then: list[Action],
+    ) -> None:
+        """Append the messages and the local work of a plan; arguments as in `Path.bind`."""
+        shape = Shape.of(operands, context.rank, context.size)
+        program = program_of(plan, shape, operands.aliased)
+        layout = Layout(shape, program.schedule, program.segments, program.lanes, operands.dtype.itemsize)
+        work, where, wrapper = self.surroundings(operands, stream, slot, layout)
+        bases = {**where, "scratch": self.scratch(operands, slot, layout)}
+        binder = Binder(context.comm, work, context.waiter, slot.lane)
+        op = self.operator(operands, stream)
+        binder.bind(bound, program, layout, bases, operands.dtype, op, wrapper)
+        bound.add(LAUNCH, *then)
+
+    def surroundings(self, operands: Operands, stream: int, slot: Slot, layout: Layout) -> Surroundings:
+        """Return what does the local work, on which memory, and what goes around the program."""
+        raise NotImplementedError
+
+    def scratch(self, operands: Operands, slot: Slot, layout: Layout) -> int:
+        """Return the address of the scratch."""
+        return slot.arena("host", -1, layout.scratch_bytes).pointer
+
+    def operator(self, operands: Operands, stream: int) -> Operator | None:
+        """Return the operator, made for the memory in which the local work is done."""
+        return operands.op
+
+
+@lru_cache(maxsize=4096)
+def program_of(plan: Plan, shape: Shape, aliased: bool) -> Program:
+    """Return the compiled program for a plan and a shape."""
+    segments = plan.segments
+    schedule = packing.pack(plan.schedule, lambda ref: shape.contiguous(ref, segments))
+    return compile_program(schedule, segments, plan.lanes, aliased)

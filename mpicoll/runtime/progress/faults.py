@@ -1,0 +1,79 @@
+"""Time limits: how long a call may wait, who keeps it, and how a job ends in which a call has stalled."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import time
+from pathlib import Path
+
+from mpi4py import MPI
+
+from mpicoll.errors import MismatchError, TransportError
+from mpicoll.runtime.mpi import roll_call
+
+#: looks at least before a limit has passed: time between two looks, when nobody looked, is the program's own
+LOOKS = 3
+#: seconds after a look in which an operation counts as one that is waited for; asking the others takes some itself
+WATCHED = 2 * roll_call.GRACE
+
+#: memory of calls that broke their communicators, into which messages may still come: it is never given back
+abandoned: list[object] = []
+
+
+class Patience:
+    """The time in which an operation has not gone on, although somebody looked.
+
+    Attributes:
+        limit: seconds that it may take.
+        idle: seconds so far.
+        moves: steps of the other ranks when they were asked, None before that.
+    """
+
+    def __init__(self, limit: float) -> None:
+        """Start with none."""
+        self.limit = self.most = limit
+        self.moved, self.idle, self.looked = -1, 0.0, time.monotonic()
+        self.moves: int | None = None
+
+    def is_over(self, moved: int) -> bool:
+        """Tell whether an operation that has made so many moves has waited for too long."""
+        now = time.monotonic()
+        if moved != self.moved:
+            self.moved, self.idle, self.most, self.moves = moved, 0.0, self.limit, None
+        else:
+            self.idle += min(now - self.looked, self.limit / LOOKS)
+        self.looked = now
+        return self.idle > self.most
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody looks, so that the limit is kept."""
+        return time.monotonic() - self.looked < WATCHED
+
+    def extend(self) -> None:
+        """Grant half of the limit more."""
+        self.most = self.idle + self.limit / 2
+
+
+def explained(error: BaseException, name: str, rank: int, pending: str) -> BaseException:
+    """Return an error with the call, the rank and a remedy, if it is one of MPI's; others as they are."""
+    if not isinstance(error, MPI.Exception):
+        return error
+    text = f"{name}: rank {rank}, {pending}"
+    if error.Get_error_class() in (MPI.ERR_TRUNCATE, MPI.ERR_IN_STATUS):
+        return MismatchError(f"{text}, which came longer than expected; MPICOLL_DEBUG=1 compares all ranks' calls")
+    what = error.Get_error_string().partition(", error stack")[0]
+    return TransportError(f"{text}: MPI says {what!r}; see whether all ranks and hosts are alive")
+
+
+def finalize_within(seconds: float, why: str) -> None:
+    """End MPI; where that takes too long, because a rank never comes, end the process instead.
+
+    MPI's end keeps the interpreter's lock, so that only a timer which needs no Python can end the process.
+    """
+    os.write(2, f"mpicoll: this process leaves if MPI does not end within {seconds:g} s after: {why}\n".encode())
+    with Path(os.devnull).open("w") as nowhere:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
+        MPI.Finalize()
+        faulthandler.cancel_dump_traceback_later()

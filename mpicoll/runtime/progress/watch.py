@@ -1,0 +1,88 @@
+"""What a communicator's ranks say of themselves, where one of its calls has waited for too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mpi4py import MPI
+
+from mpicoll.runtime.mpi import roll_call
+from mpicoll.runtime.progress.faults import Patience
+
+#: bytes per second below which a link counts as stuck: what is on its way extends the limit accordingly
+SLOWEST = 1e6
+#: said where nobody can be asked
+UNWATCHED = "set MPICOLL_TIMEOUT from the start, and the message names the ranks that are missing"
+
+
+class Watch:
+    """What a communicator's ranks can be asked, and what they said the last time.
+
+    Attributes:
+        id: the communicator's name among the desks, "" before ranks have agreed on it.
+        address: of this process's desk.
+    """
+
+    def __init__(self, parent: MPI.Intracomm) -> None:
+        """Open this process's desk; local."""
+        self.desk = roll_call.Desk.open()
+        self.address = self.desk.address
+        self.rank, self.size, self.id = parent.rank, parent.size, ""
+        group, world = parent.Get_group(), MPI.COMM_WORLD.Get_group()
+        self.world_ranks = tuple(MPI.Group.Translate_ranks(group, list(range(parent.size)), world))
+        group.Free()
+        world.Free()
+        self.birth = self.desk.born(self.world_ranks)
+
+    def agree(self, traffic: roll_call.Asked, name: str, addresses: Iterable[roll_call.Address | None]) -> None:
+        """Take what the desk tells of, the communicator's name among the desks, and where its ranks are asked."""
+        self.id = name
+        self.desk.contexts[name] = traffic
+        for rank, address in zip(self.world_ranks, addresses, strict=True):
+            if address is not None and rank >= 0:
+                self.desk.directory[rank] = address
+
+    def verdict(self, number: int, pending_bytes: int, patience: Patience) -> str | None:
+        """Return why a call does not go on, None if it is only slow.
+
+        Args:
+            number: of the call on its communicator.
+            pending_bytes: bytes of the messages that it waits for.
+            patience: how long it has waited.
+        """
+        directory, me = self.desk.directory, self.rank
+        desks = {r: directory[w] for r, w in enumerate(self.world_ranks) if r != me and w in directory}
+        answers = roll_call.ask(desks, self.id, None if self.id else self.birth)
+        late = [r for r, answer in answers.items() if answer.calls < number]
+        absent = sorted(r for r in late if not (answers[r].busy or answers[r].waiting))
+        silent = [r for r in range(self.size) if r != me and r not in answers]
+        before, patience.moves = patience.moves, sum(answer.moved for answer in answers.values())
+        moving = not silent and (before is None or before != patience.moves)
+        working = bool(late) or any(answer.busy for answer in answers.values())  # late ones are in an earlier call
+        if not absent and (moving or working or self._slow(pending_bytes, patience)):
+            return None
+        return self._words(absent, silent, desks)
+
+    def _slow(self, pending_bytes: int, patience: Patience) -> bool:
+        """Tell whether messages of so many bytes may still be on a slow link, which all ranks share."""
+        return patience.idle <= patience.limit + pending_bytes * self.size / SLOWEST
+
+    def _words(self, absent: list[int], silent: list[int], desks: dict[int, roll_call.Address]) -> str:
+        unknown = [r for r in silent if r not in desks]
+        silent = [r for r in silent if r in desks]
+        words = [f"{_ranks(absent, desks)} not made the call"] if absent else []
+        words += [f"no answer from {_names(silent, desks)}"] if silent else []
+        if unknown and not absent:
+            words.append(f"{_names(unknown, desks)} cannot be asked before the first call has been made")
+        if words:
+            return "; ".join(words)
+        return "every rank has made the call, and none goes on: do all make the same one? MPICOLL_DEBUG=1 compares them"
+
+
+def _names(ranks: list[int], desks: dict[int, roll_call.Address]) -> str:
+    hosts = {rank: f" on {desks[rank].host}" if rank in desks else "" for rank in ranks}
+    return f"rank{'s'[: len(ranks) > 1]} " + ", ".join(f"{rank}{hosts[rank]}" for rank in ranks)
+
+
+def _ranks(ranks: list[int], desks: dict[int, roll_call.Address]) -> str:
+    return f"{_names(ranks, desks)} {'have' if len(ranks) > 1 else 'has'}"
