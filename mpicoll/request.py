@@ -69,7 +69,7 @@ class Request:
     def __del__(self) -> None:
         operation = getattr(self, "_operation", None)
         if (
-            operation is not None and not operation.done and not operation.context.broken
+            operation is not None and not operation.done and not operation.traffic.broken
         ):  # it lives on among the operations in flight
             warnings.warn(f"unfinished {self._call.method.lower()} request was dropped", ResourceWarning, stacklevel=2)
 

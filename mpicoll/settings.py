@@ -179,7 +179,7 @@ TABLE: dict[str, Setting] = {
             Kind("`thread` or nothing", _word(thread="thread")),
             "`thread`: a thread of its own advances nonblocking calls",
         ),
-        Setting("plan_cache", 256, _COUNT, "number of bound plans kept for each communicator"),
+        Setting("plan_cache", 4096, _COUNT, "calls remembered for each communicator, with their bound programs"),
         Setting("yield_wait", None, _YES_NO_AUTO, "waiting ranks yield their core; `auto`: if ranks outnumber cores"),
         Setting("prepare", True, _YES_NO, "`import mpicoll` puts a CUDA-capable UCX under MPI, if there is a GPU"),
     )
@@ -198,6 +198,8 @@ class _Scope:
 
 
 _NO_SCOPE = _Scope(0, {})
+#: sets of overridden values that are known
+MOST_SCOPES = 256
 
 
 class Settings:
@@ -210,6 +212,7 @@ class Settings:
         object.__setattr__(self, "_base", values)
         object.__setattr__(self, "_scoped", ContextVar("mpicoll_settings", default=_NO_SCOPE))
         object.__setattr__(self, "_changes", count(1))
+        object.__setattr__(self, "_scopes", {})
         object.__setattr__(self, "scope", self._scoped.get)  # what is overridden now, in this thread or task
         object.__setattr__(self, "assigned", 0)  # grows with every value that is assigned
         known = {row.variable for row in TABLE.values()}
@@ -244,6 +247,16 @@ class Settings:
         """Return all current values."""
         return {**self._base, **self.scope().values}
 
+    def _scope_of(self, values: dict[str, Any]) -> _Scope:
+        """Return the scope of these values: the same one for the same, so that its calls are remembered."""
+        key = tuple(sorted((name, type(value).__name__, value) for name, value in values.items()))
+        found = self._scopes.get(key)
+        if found is None:
+            if len(self._scopes) >= MOST_SCOPES:
+                self._scopes.clear()
+            found = self._scopes[key] = _Scope(next(self._changes), values)
+        return found
+
     @contextmanager
     def within(self, scope: Any) -> Iterator[None]:
         """Take what was overridden when `scope` was current, for this thread (or task) within a with block."""
@@ -259,7 +272,7 @@ class Settings:
         for name in values:
             _check_name(name)
         read = {name: _read(name, value) for name, value in values.items()}
-        token = self._scoped.set(_Scope(next(self._changes), {**self.scope().values, **read}))
+        token = self._scoped.set(self._scope_of({**self.scope().values, **read}))
         try:
             yield
         finally:

@@ -382,9 +382,11 @@ def check(comm: Any, case: Case, memory: Memory = HOST, **named: Any) -> None:
         raise AssertionError(f"{case} on rank {comm.rank} of {comm.size}") from error
 
 
-def bound_plans(comm: Any) -> dict[Any, Any]:
-    """Return what is bound for blocking calls on a communicator; the first item of a key is the plan."""
-    return dict(comm._get_context().slot(0).bound)
+def bound_plans(comm: Any) -> list[tuple[Any, Any]]:
+    """Return (plan, program) of what is bound for blocking calls on a communicator."""
+    context = comm._get_context()
+    calls, slot = context.cache.calls.values(), id(context.slot(0))
+    return [(call.plan, bound) for call in calls for where, bound in call.programs.items() if where[0] == slot]
 
 
 def _epsilon(dtype: str) -> float:

@@ -42,20 +42,23 @@ def world(comms: dict[str, Any]) -> Any:
 def memory(request: pytest.FixtureRequest, world: Any) -> Any:
     """Arrays of NumPy; of CuPy, handed to MPI as they are, through the host, or by one kernel."""
     from mpi.calling import HOST, Memory
+    from mpicoll.runtime.paths import offer
 
     module, _, path = request.param.partition("-")
     if module == "numpy":
         return HOST
     import cupy
 
-    awareness = world._get_context().awareness
+    awareness = world._get_context().cuda_aware
     if path == "direct" and not awareness.aware:
         pytest.skip(f"MPI is not given device pointers: {awareness.reason}")
     if path == "mapped":
         context = world._get_context()
-        context.connect(cupy.cuda.Device().id)
-        if context.unoffered(compiled=True):
-            pytest.skip(f"path mapped is not offered: {context.unoffered(compiled=True)}")
+        device = cupy.cuda.Device().id
+        offer.connect(context, device)
+        why = offer.plainly(context, device)["mapped"]
+        if why:
+            pytest.skip(f"path mapped is not offered: {why}")
     return Memory(cupy, path)
 
 

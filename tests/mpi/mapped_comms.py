@@ -8,6 +8,7 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
+from mpicoll.runtime.paths import offer
 
 SIZE = MPI.COMM_WORLD.Get_size()
 #: bytes of inboxes so small that calls of some 10 KB have several waves
@@ -28,9 +29,9 @@ def connected(nbytes: int = 0, **values: Any) -> Any:
     with mpicoll.override(path="mapped", **values):
         comm = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
         context = comm._get_context()
-        context.connect(cupy.cuda.Device().id)
-    if isinstance(context.peers, str):
-        _why.append(f"path mapped is not offered: {context.peers}")
+        offer.connect(context, cupy.cuda.Device().id)
+    if isinstance(context.attached["mapped"], str):
+        _why.append(f"path mapped is not offered: {context.attached['mapped']}")
         comm.Free()
         pytest.skip(_why[0])
     return comm

@@ -9,7 +9,7 @@ from mpi4py import MPI
 import mpicoll
 from mpicoll.bench.breakdown import Breakdown
 from mpicoll.bench.cases import CALLS, make_case
-from mpicoll.bench.inside import KINDS, ByHand, Inside, Stopwatch, kind_of, nothing, running
+from mpicoll.bench.inside import KINDS, ByHand, Inside, Nothing, Stopwatch
 from mpicoll.bench.measure import Statistics
 from mpicoll.bench.memory import Host
 from mpicoll.bench.overhead import Overhead
@@ -17,7 +17,7 @@ from mpicoll.bench.results import read
 from mpicoll.bench.run import run
 from mpicoll.bench.subject import Way
 from mpicoll.bench.trial import Trial
-from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.program.bound import observed
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -46,7 +46,7 @@ def comm():
 def test_every_instruction_has_a_kind(comm, algorithm):
     _, _, found = inside(comm, "allreduce", algorithm)
     bound = found.bound
-    kinds = [kind_of(bound, at) for at in range(len(bound.calls))]
+    kinds = bound.kinds
     assert len(bound.requests) == len(bound.program.transfers) > 0
     assert kinds.count("wait") == len(bound.waits)
     assert kinds.count("start") > 0
@@ -54,25 +54,18 @@ def test_every_instruction_has_a_kind(comm, algorithm):
     assert set(kinds) <= {"start", "wait", "launch"}
 
 
-def test_a_program_without_messages_has_kinds_too():
-    bound = Bound()
-    bound.add(lambda: None)
-    bound.add(lambda: None, poll=lambda: True)
-    assert [kind_of(bound, at) for at in (0, 1)] == ["launch", "sync"]
-
-
 @pytest.mark.mpi(min_size=2)
 def test_a_watched_call_is_right_and_its_times_are_taken(comm):
     trial, call, found = inside(comm, "allreduce", "ring")
     watch = Stopwatch()
-    with running(watch.run, comm):
+    with observed(watch):
         trial.load(1)
         call()
     assert trial.wrong() == (0, "")
     before = watch.spent()
     assert all(before[kind] > 0 for kind in ("start", "wait", "launch"))
     assert watch.first is not None
-    assert found.bound.reached == len(found.bound.calls) - 1
+    assert found.bound.reached == len(found.bound.actions) - 1
     call()
     assert watch.spent() == before  # the call is its own again
 
@@ -80,7 +73,7 @@ def test_a_watched_call_is_right_and_its_times_are_taken(comm):
 def test_a_call_without_its_program_does_nothing(comm):
     trial, call, _ = inside(comm, "allreduce", None)
     trial.load(1)
-    with running(nothing, comm):
+    with observed(Nothing()):
         call()
     assert trial.wrong()[0] > 0
     call()

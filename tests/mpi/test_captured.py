@@ -33,7 +33,7 @@ def comm(made_up, monkeypatch):
 
     monkeypatch.setattr(mirror, "can_be_mapped", lambda address: True)
     comm = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
-    comm._get_context().awareness = Awareness(True, "made up")
+    comm._get_context().cuda_aware = Awareness(True, "made up")
     yield comm
     made_up.streams.capturing.clear()
     made_up.streams.finish()

@@ -72,7 +72,7 @@ def direct(world):
     """The direct path, where MPI takes device pointers."""
     import cupy
 
-    awareness = world._get_context().awareness
+    awareness = world._get_context().cuda_aware
     if not awareness.aware:
         pytest.skip(f"MPI is not given device pointers: {awareness.reason}")
     with mpicoll.override(path="direct"):
@@ -82,7 +82,7 @@ def direct(world):
 @pytest.fixture(params=["direct", "staged"])
 def path(request, world):
     """Both paths that send messages."""
-    if request.param == "direct" and not world._get_context().awareness.aware:
+    if request.param == "direct" and not world._get_context().cuda_aware.aware:
         pytest.skip("MPI is not given device pointers")
     with mpicoll.override(path=request.param):
         yield request.param

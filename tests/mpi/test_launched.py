@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.program.bound import LAUNCH, SYNC, Bound
 from mpicoll.runtime.progress import operations
 from mpicoll.runtime.progress.operations import Operation
 
@@ -12,10 +12,10 @@ def test_its_end_is_awaited_where_messages_are_in_flight(world, messages):
     """Other ranks may need these messages before they launch their part, and the caller may wait for the device."""
     context, looks, launched = world._get_context(), [], []
     other = Bound(requests=messages)
-    other.add(lambda: None, poll=lambda: looks.append(1) or len(looks) > 20)
+    other.add(SYNC, lambda: None, poll=lambda: looks.append(1) or len(looks) > 20)
     operation = Operation(context, lambda own: operations.steps(own, other))
     bound = Bound(mark=lambda: lambda: operation.done)
-    bound.add(lambda: launched.append(1))
+    bound.add(LAUNCH, lambda: launched.append(1))
     operations.run(bound, context)
     assert launched == [1]
     assert operation.done is bool(messages)
@@ -24,5 +24,5 @@ def test_its_end_is_awaited_where_messages_are_in_flight(world, messages):
 
 def test_alone_it_is_not(world):
     bound = Bound(mark=lambda: pytest.fail("nothing is in flight"))
-    bound.add(lambda: None)
+    bound.add(LAUNCH, lambda: None)
     operations.run(bound, world._get_context())

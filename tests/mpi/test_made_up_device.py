@@ -14,7 +14,7 @@ from mpicoll.algorithms import registry
 from mpicoll.runtime.mpi.cuda_aware import Awareness
 from mpicoll.runtime.mpi.waiter import Waiter
 from mpicoll.runtime.paths import mirror
-from mpicoll.runtime.program.bound import Binder
+from mpicoll.runtime.program.binder import Binder
 
 SIZE = MPI.COMM_WORLD.Get_size()
 #: what goes around a program is one rank's own affair: more ranks take time and show nothing new
@@ -45,7 +45,7 @@ def made_up(request, monkeypatch):
 def comm(made_up):
     """A communicator whose MPI takes device pointers; it has done nothing yet."""
     comm = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
-    comm._get_context().awareness = Awareness(True, "made up")
+    comm._get_context().cuda_aware = Awareness(True, "made up")
     yield comm
     made_up.streams.finish()
     comm.Free()

@@ -21,7 +21,7 @@ from mpicoll.runtime.context import slot
 from mpicoll.runtime.context.scratch import Arena
 from mpicoll.runtime.mpi.cuda_aware import Awareness
 from mpicoll.runtime.paths import mirror
-from mpicoll.runtime.program.bound import Binder
+from mpicoll.runtime.program.binder import Binder
 from mpicoll.schedule import pack as packing
 
 SIZE = MPI.COMM_WORLD.Get_size()
@@ -149,7 +149,7 @@ def test_calls_that_do_not_block(monkeypatch, comm, persistent):
 def test_on_a_device(monkeypatch, comm, path, segments):
     """No memory, event or stream is made either, and no address is looked at."""
     made_up = install(monkeypatch, "random")
-    comm._get_context().awareness = Awareness(True, "made up")
+    comm._get_context().cuda_aware = Awareness(True, "made up")
     monkeypatch.setattr(mirror, "can_be_mapped", lambda address: path != "copied")
     import cupy
 

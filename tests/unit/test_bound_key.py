@@ -12,7 +12,9 @@ from mpi4py import MPI
 import mpicoll
 from mpicoll.runtime.arguments.methods import read_call
 from mpicoll.runtime.call import execute
+from mpicoll.runtime.context.call_cache import CallCache
 from mpicoll.runtime.context.slot import Slot
+from mpicoll.runtime.paths.base import Path
 from mpicoll.runtime.program.bound import Bound
 
 MEMORY = np.zeros(512, "u1")
@@ -49,7 +51,7 @@ def binder(monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(execute, "bind_new", bind_new)
-    context = SimpleNamespace(rank=RANK, size=SIZE)
+    context = SimpleNamespace(rank=RANK, size=SIZE, cache=CallCache())
 
     def bind(method, *arguments, plan=PLANS[0], stream=0, device=-1):
         operands = read_call(method, RANK, SIZE, arguments, {})
@@ -137,8 +139,7 @@ def test_an_operator_lives_as_long_as_the_program_that_is_known_by_it():
     operands = read_call("Allreduce", RANK, SIZE, (X, Y, operator), {})
     plan = SimpleNamespace(path="host", algorithm="ring")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execute, "_average", lambda *_: [])
-        patch.setattr(execute, "_bind_messages", lambda *_: None)
+        patch.setattr(execute, "path", lambda _: Path())
         bound = execute.bind_new(plan, operands, SimpleNamespace(size=SIZE, rank=RANK), 0, Slot(0))
     gone = weakref.ref(operands.op)
     del operator, operands

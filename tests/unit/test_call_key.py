@@ -13,7 +13,7 @@ import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.runtime.call import call_key as keys
 from mpicoll.runtime.call.call_key import call_key
-from mpicoll.runtime.call.recent import Recent
+from mpicoll.runtime.context.call_cache import CallCache, Remembered
 from mpicoll.runtime.cuda.streams import where
 from mpicoll.settings import settings
 
@@ -44,8 +44,8 @@ def read_only(array):
     return array
 
 
-def key_of(*arguments, form="blocking", method="Allreduce", algorithm=None, rules="", place=(0, 0, False)):
-    return call_key(form, method, arguments, algorithm, rules, place)
+def key_of(*arguments, method="Allreduce", algorithm=None, rules="", place=(0, 0, False)):
+    return call_key(method, arguments, algorithm, rules, place)
 
 
 #: what is changed -> the two values of a buffer argument, made anew for each key
@@ -159,7 +159,6 @@ def test_one_argument_less():
 
 
 NAMED = {
-    "form": ("blocking", "nonblocking"),
     "method": ("Allreduce", "Scan"),
     "algorithm": (None, "ring"),
     "rules": ("", "allreduce:ring"),
@@ -173,6 +172,10 @@ def test_what_is_said_beside_the_arguments(name):
     assert key_of(X, Y, **{name: one}) != key_of(X, Y, **{name: other})
 
 
+#: a value that is not the default, of a setting that is not tested itself
+OTHER_VALUE = {"debug": 2}, {"plan_cache": 7}
+
+
 @pytest.mark.parametrize("name", settings.as_dict())
 def test_a_setting_that_is_changed(name):
     """Within a block, and for good, whatever the value."""
@@ -181,9 +184,11 @@ def test_a_setting_that_is_changed(name):
         assert key_of(X, Y) != before
         within = key_of(X, Y)
         assert key_of(X, Y) == within
-        with mpicoll.override(**{name: value}):
+        with mpicoll.override(**{name: value}, **OTHER_VALUE[name == "debug"]):
             assert key_of(X, Y) not in (before, within)
     assert key_of(X, Y) == before
+    with mpicoll.override(**{name: value}):
+        assert key_of(X, Y) == within, "the same values again"
     setattr(settings, name, value)
     assert key_of(X, Y) != before
 
@@ -238,12 +243,12 @@ def test_what_is_no_stream_is_left_to_reading(monkeypatch, cupy, nonsense):
     place = where(nonsense)
     assert place[0] is None
     assert key_of(X, Y, place=place) != key_of(X, Y, place=where(None))
-    assert Recent().find(key_of(X, Y, place=place)) is None
+    assert CallCache().find(key_of(X, Y, place=place)) is None
 
 
 @pytest.mark.parametrize("nonsense", [[], 5, {}, b"ring"])
 def test_what_is_no_algorithm_is_left_to_reading(nonsense):
-    assert Recent().find(key_of(X, Y, algorithm=nonsense)) is None
+    assert CallCache().find(key_of(X, Y, algorithm=nonsense)) is None
 
 
 def cupy_class(**members):
@@ -289,7 +294,7 @@ def test_a_device_array_that_is_packed_in_another_way(changed):
 def test_managed_memory_has_one_address_on_host_and_device():
     """Even where all numbers are the same by chance."""
     host, address = at(0, "f8", 1), keys._address(MEMORY)
-    device = device_array(cupy_class(_c_contiguous=True), ptr=address, device=1, size=host.flags.num)
+    device = device_array(cupy_class(_c_contiguous=True), ptr=address, device=1, size=host.flags.num & 0x500)
     assert keys._numpy_array(host) == (address, 1, np.dtype("f8"), device.size)
     assert key_of(host, Y) != key_of(device, Y)
 
@@ -351,14 +356,12 @@ def test_an_operator_of_a_class_that_may_decide_otherwise():
 
 
 def test_a_call_without_a_key_is_neither_kept_nor_found():
-    recent, found = Recent(), SimpleNamespace(alive=True)
-    recent.remember(None, found)
-    assert recent.find(None) is None
-    assert not recent.calls
-    recent.remember(key_of(X, Y), found)
-    assert recent.find(key_of(X, Y)) is found
-    found.alive = False
-    assert recent.find(key_of(X, Y)) is None
+    cache, call = CallCache(), Remembered(None, None)
+    cache.remember(None, call)
+    assert cache.find(None) is None
+    assert not cache.calls
+    cache.remember(key_of(X, Y), call)
+    assert cache.find(key_of(X, Y)) is call
 
 
 def test_keys_do_not_keep_arrays_alive():

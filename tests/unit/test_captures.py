@@ -53,17 +53,22 @@ class Machine:
         return stream == CAPTURED
 
 
+#: modules that import CuPy
+MODULES = [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch", "migrate")]
+MODULES += [f"mpicoll.runtime.paths.mapped.{name}" for name in ("path", "order", "launch", "inboxes", "nvlink")]
+
+
 @pytest.fixture
 def machine(monkeypatch):
-    made, within = Machine(), ("device", "launch", "peers", "links", "elsewhere")
+    made, within = Machine(), MODULES
     monkeypatch.setitem(sys.modules, "cupy", made.module)
     for name in within:  # imported anew, now and after the test
-        monkeypatch.setitem(sys.modules, f"mpicoll.runtime.{name}", None)
-        del sys.modules[f"mpicoll.runtime.{name}"]
+        monkeypatch.setitem(sys.modules, name, None)
+        del sys.modules[name]
     monkeypatch.setattr(streams, "_no_device", None)
     yield made
     for name in within:
-        sys.modules.pop(f"mpicoll.runtime.{name}", None)
+        sys.modules.pop(name, None)
 
 
 def test_a_default_stream_that_a_capture_bars_is_named(machine):
@@ -91,7 +96,7 @@ def test_a_barred_default_stream_is_no_missing_device(machine, status):
 
 
 def order(last):
-    found = importlib.import_module("mpicoll.runtime.paths.mapped.inboxes").Order()
+    found = importlib.import_module("mpicoll.runtime.paths.mapped.order").Order()
     found.stream = last
     return found
 
@@ -117,22 +122,22 @@ def test_a_call_behind_one_on_a_stream_that_is_captured_by_now_is_refused(machin
 
 
 def test_a_launch_on_a_barred_default_stream_is_explained(machine):
-    launch = importlib.import_module("mpicoll.runtime.cuda.launch")
-    packed = np.zeros(1, "u1").ctypes.data_as(launch.ctypes.POINTER(launch.ctypes.c_char)).contents
-    call = launch.launcher(77, packed, (1, 32), DEFAULT, 0, None, SimpleNamespace(stream=DEFAULT))
+    launch = importlib.import_module("mpicoll.runtime.paths.mapped.launch")
+    call = launch.call_launcher(lambda stream: None, DEFAULT, 0, SimpleNamespace(stream=DEFAULT), None)
     with pytest.raises(mpicoll.UnsupportedError, match="default stream cannot be used"):
         call()
 
 
 @pytest.mark.parametrize(("captured", "noted"), [(False, 1), (None, 1), (True, 0)])
-def test_a_captured_call_does_not_become_a_hot_one(monkeypatch, captured, noted):
+def test_a_captured_call_is_not_found_by_its_arrays(monkeypatch, captured, noted):
     """It has no wait for its end, which a time limit demands outside of the graph."""
     kept = []
-    context = SimpleNamespace(calls=0, recent=SimpleNamespace(find=lambda key: "known"))
+    context = SimpleNamespace(calls=0, cache=SimpleNamespace(find=lambda key: "known"))
     monkeypatch.setattr(conductor, "where", lambda stream: (0, False, PLAIN, captured))
-    monkeypatch.setattr(conductor.progress, "run", lambda *_: None)
-    hot = SimpleNamespace(note=lambda *given: kept.append(given))
-    conductor.blocking(context, hot, ("Allreduce", (None, None), None, None, ""))
+    monkeypatch.setattr(conductor, "_bound_again", lambda *_: "its program")
+    monkeypatch.setattr(conductor.operations, "run", lambda *_: None)
+    monkeypatch.setattr(conductor.shortcut, "note", lambda *given: kept.append(given))
+    conductor.blocking(context, ("Allreduce", (None, None), None, None, ""))
     assert (len(kept), context.calls) == (noted, 1)
 
 

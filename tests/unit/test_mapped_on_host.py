@@ -42,12 +42,15 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 @pytest.fixture(scope="module")
 def mapped():
     """The module that packs a kernel's argument; it names CuPy, but needs nothing of it for that."""
-    names = [f"mpicoll.runtime.{name}" for name in ("mapped", "peers", "links", "device", "launch")]
+    parts = "path", "inboxes", "nvlink", "order", "launch"
+    names = [f"mpicoll.runtime.paths.mapped.{name}" for name in parts]
+    names += [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch")]
     before = {name: sys.modules.pop(name, None) for name in ("cupy", *names)}
     sys.modules["cupy"] = MagicMock()
     try:
+        from mpicoll.runtime.paths.mapped import inbox_layout, path
 
-        yield mapped, peers
+        yield path, inbox_layout
     finally:
         for name, module in before.items():
             sys.modules.pop(name, None)
@@ -78,12 +81,12 @@ class Ranks:
     """All ranks of one collective, on memory of the host."""
 
     def __init__(self, modules, name, size, protocol, slots, folder, first=0):
-        self.mapped, peers = modules
+        self.mapped, inbox_layout = modules
         card = registry.get(*name.split("."))
         self.card, self.size, self.protocol, self.slots = card, size, protocol, slots
         self.schedules = card.schedules(size, 0)
         silent = unheard(self.schedules)
-        layout = peers.Layout(size, PIECE)
+        layout = inbox_layout.InboxLayout(size, PIECE)
         self.pieces = [np.zeros(PIECE // 8, "u8") for _ in range(size)]
         for piece in self.pieces:
             piece[0] = first  # calls so far

@@ -179,17 +179,17 @@ def fields(source):
 @pytest.fixture
 def mapped():
     """The module that packs the argument, over a CuPy that is made up."""
-    package, cupy = vars(mpicoll.runtime), dict.fromkeys(("cupy", "cupy.cuda", "cupy.cuda.driver"), mock.MagicMock())
-    with mock.patch.dict(sys.modules, cupy), mock.patch.dict(package):
-        for name in ("mapped", "peers", "links", "device"):
-            sys.modules.pop(f"mpicoll.runtime.{name}", None)
-            package.pop(name, None)
+    cupy = dict.fromkeys(("cupy", "cupy.cuda", "cupy.cuda.driver"), mock.MagicMock())
+    ours = [name for name in sys.modules if name.startswith(("mpicoll.runtime.paths.", "mpicoll.runtime.cuda."))]
+    with mock.patch.dict(sys.modules, cupy):
+        for name in ours:
+            sys.modules.pop(name)
         yield importlib.import_module("mpicoll.runtime.paths.mapped.path")
 
 
 def peers(mapped, size, nbytes=128 << 20, rank=1):
     """Stand-in for a mapping whose pieces are far from each other."""
-    layout = mapped.Peers.__init__.__globals__["Layout"](size, nbytes)
+    layout = mapped.Peers.__init__.__globals__["InboxLayout"](size, nbytes)
     pieces = [number << 40 for number in range(1, size + 1)]
     return mock.Mock(spec_set=["layout", "pieces", "rank", "host"], layout=layout, pieces=pieces, rank=rank, host=7)
 

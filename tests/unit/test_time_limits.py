@@ -7,8 +7,10 @@ import pytest
 import mpicoll
 from mpicoll.runtime.mpi import roll_call
 from mpicoll.runtime.mpi.roll_call import Address, Answer
-from mpicoll.runtime.progress import faults
-from mpicoll.runtime.progress.faults import Patience, Watch, stall
+from mpicoll.runtime.progress import faults, watch
+from mpicoll.runtime.progress.faults import Patience
+from mpicoll.runtime.progress.operations import Operation
+from mpicoll.runtime.progress.watch import Watch
 
 LIMIT = 6.0
 
@@ -99,16 +101,17 @@ class Scene:
     size, rank, number = 4, 1, 5
 
     def __init__(self, monkeypatch):
-        self.context = SimpleNamespace(size=self.size, rank=self.rank, stalled=self.stalled, watch=None)
+        self.traffic = SimpleNamespace(size=self.size, rank=self.rank, stalled=self.stalled, watch=None)
         self.answers = {rank: Answer(self.number, moved=10) for rank in (0, 2, 3)}
         self.known = {rank: Address(f"host{rank // 2}", "127.0.0.1", 9, "token") for rank in range(self.size)}
         self.asked, self.nbytes, self.broken = [], 0, None
         monkeypatch.setattr(roll_call, "ask", self.ask)
         self.watch = watch = Watch.__new__(Watch)
         watch.desk = SimpleNamespace(directory=self.known)
-        watch.context, watch.id, watch.birth, watch.world_ranks = self.context, "id", (1, 2), tuple(range(self.size))
+        watch.size, watch.rank, watch.id, watch.birth = self.size, self.rank, "id", (1, 2)
+        watch.world_ranks = tuple(range(self.size))
         self.operation = SimpleNamespace(
-            context=self.context,
+            traffic=self.traffic,
             number=self.number,
             condition=None,
             title=lambda: "allreduce #5 'ring'",
@@ -130,7 +133,7 @@ class Scene:
         self.answers[rank] = Answer(**({"calls": self.number, "moved": 10} | changed))
 
     def verdict(self):
-        return self.watch.verdict(self.operation, self.patience)
+        return self.watch.verdict(self.number, self.nbytes, self.patience)
 
     def verdicts(self, most=20):
         """Return the first verdict, asked as often as patience is extended, and how often nobody was to blame."""
@@ -198,7 +201,7 @@ def test_nobody_answers(scene):
 def test_silence_is_no_stall_while_data_may_be_on_their_way(scene):
     """A rank that is dead is named once the slowest link would have brought them."""
     del scene.answers[2]
-    scene.nbytes = int(faults.SLOWEST) * 10
+    scene.nbytes = int(watch.SLOWEST) * 10
     assert scene.verdict() is None
     scene.patience.idle = LIMIT + 10 * scene.size + 1
     assert scene.verdict() == "no answer from rank 2 on host1"
@@ -230,7 +233,7 @@ def test_whether_ranks_move_is_known_from_the_second_time_on(scene):
 
 def test_bytes_on_a_slow_link_extend_the_limit(scene):
     """By as much as all ranks' messages take that share it."""
-    scene.nbytes = int(faults.SLOWEST) * 3
+    scene.nbytes = int(watch.SLOWEST) * 3
     scene.verdict()
     for idle, slow in ((LIMIT + 3, True), (LIMIT + 11.9, True), (LIMIT + 12.1, False)):
         scene.patience.idle = idle
@@ -260,9 +263,9 @@ def test_ranks_of_a_communicator_are_looked_up_by_their_rank_in_the_world(scene)
 
 
 def test_a_stall_says_what_waits_and_why_in_vain(scene):
-    scene.context.watch = scene.watch
+    scene.traffic.watch = scene.watch
     scene.answer(3, calls=4)
-    error = stall(scene.operation, scene.patience)
+    error = Operation._stall(scene.operation, scene.patience)
     assert isinstance(error, mpicoll.StalledError)
     assert str(error) == (
         "allreduce #5 'ring': rank 1, step 1 of 2: waiting for block 0 from rank 0 for 6 s; "
@@ -272,24 +275,24 @@ def test_a_stall_says_what_waits_and_why_in_vain(scene):
 
 
 def test_no_stall_where_there_is_reason_to_wait(scene):
-    scene.context.watch = scene.watch
+    scene.traffic.watch = scene.watch
     scene.answer(3, busy=True)
-    assert stall(scene.operation, scene.patience) is None
+    assert Operation._stall(scene.operation, scene.patience) is None
     assert scene.broken is None
     assert scene.patience.most == scene.patience.idle + LIMIT / 2
 
 
 def test_no_stall_where_the_message_came_while_others_were_asked(scene):
-    scene.context.watch, came = scene.watch, []
+    scene.traffic.watch, came = scene.watch, []
     scene.answer(3, calls=4)
     scene.operation.condition = lambda: bool(came)
     came.append(1)
-    assert stall(scene.operation, scene.patience) is None
+    assert Operation._stall(scene.operation, scene.patience) is None
     came.clear()
-    assert isinstance(stall(scene.operation, scene.patience), mpicoll.StalledError)
+    assert isinstance(Operation._stall(scene.operation, scene.patience), mpicoll.StalledError)
 
 
 def test_a_limit_that_was_set_after_the_first_call(scene):
     """There is no desk to ask, and the message says how to have one."""
-    error = stall(scene.operation, scene.patience)
-    assert str(error).endswith(f"; {faults.UNWATCHED}")
+    error = Operation._stall(scene.operation, scene.patience)
+    assert str(error).endswith(f"; {watch.UNWATCHED}")

@@ -20,6 +20,8 @@ from mpicoll.settings import settings
 
 Key = tuple[Any, ...]
 
+#: bits of the flags that reading looks at: aligned, writeable
+_READ = 0x100 | 0x400
 #: NumPy's own ways to an address take ten times as long
 _address = MPI.Get_address
 
@@ -79,7 +81,7 @@ def _numpy_array(array: np.ndarray) -> Any:
     if not flags.c_contiguous:
         raise UnreadableError
     try:
-        return _address(array), array.size, array.dtype, flags.num
+        return _address(array), array.size, array.dtype, flags.num & _READ
     except (ValueError, BufferError):  # a dtype that the buffer protocol cannot express, such as a date
         raise UnreadableError from None
 

@@ -137,7 +137,9 @@ def nonblocking(call: Call) -> Operation:
     else:
         context.calls += 1
         operands, trouble, call.plan = known.operands, None, known.plan
-    flight = Flight(call, operands, known)
+    if operands is None or not is_repeatable(operands, place):
+        key = None
+    flight = Flight(call, operands, known, key)
     keep = (call.arguments, flight)
     call.arguments = ()  # the arrays live as long as the operation, and no longer
     device = operands.device if operands else -1
@@ -146,8 +148,6 @@ def nonblocking(call: Call) -> Operation:
         raise trouble  # the others hear of it meanwhile
     if not (operation.ran or asked()):  # what ranks tell each other is told by Wait, whoever comes first
         operation.check()  # what planning has found
-    if known is None and call.plan is not None and operands is not None and is_repeatable(operands, place):
-        _remembered(call, operands, call.plan, key)
     return operation
 
 

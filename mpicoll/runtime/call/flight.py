@@ -26,14 +26,18 @@ class Flight:
         slot: that the call has taken, None before that.
     """
 
-    def __init__(self, call: Call, operands: Operands | None, known: Remembered | None = None) -> None:
+    def __init__(
+        self, call: Call, operands: Operands | None, known: Remembered | None = None, key: Any = None
+    ) -> None:
         """Pack, and mark the place on the caller's stream after which the call comes.
 
         Args:
             call: as it was made.
             operands: of the call, None if they could not be read.
             known: the call, if it is remembered.
+            key: by which it is remembered from now on, None if it must not be.
         """
+        self.key = key
         self.context, self.handover = call.context, None
         self.slot: Slot | None = None
         self.call, self.operands, self.known = call, operands, known
@@ -64,6 +68,8 @@ class Flight:
 
     def _bound(self, plan: Plan, operands: Operands) -> Bound:
         way, slot = path(plan.path), self.slot or self.context.slot(0)
+        if self.known is None and self.key is not None:
+            self.known = self.context.cache.remember(self.key, Remembered.of(operands, plan))
         with on(operands.device, way.side(self.context, operands, slot)) as side:
             bound = execute.bind(plan, operands, self.context, side, slot, self.known)
         return self.ordered(bound, side, plan)

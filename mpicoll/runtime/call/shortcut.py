@@ -49,4 +49,5 @@ def note(
     stream_of_now, device_of_now = cupy.cuda.get_current_stream, cupy.cuda.runtime.getDevice
     where = stream_of_now, stream_of_now(), device_of_now, device_of_now()
     known = asked, where, (context, context.turn, bound, bound.actions)
-    context.cache.note_identity(call, (method, id(buffers[0]), id(buffers[1])), arrays, known)
+    rest_of_buffers = [b for b in buffers if type(b) is not cupy.ndarray]
+    context.cache.note_identity(call, (method, id(buffers[0]), id(buffers[1])), arrays, rest_of_buffers, known)

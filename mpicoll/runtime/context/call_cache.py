@@ -105,13 +105,16 @@ class CallCache:
         call.programs[where], call.requests[where] = bound, len(bound.requests)
         self._shrink()
 
-    def note_identity(self, call: Remembered, identity: Identity, arrays: list[Any], known: tuple[Any, ...]) -> None:
-        """Let a call be found by the identity of its arrays, as long as they live.
+    def note_identity(
+        self, call: Remembered, identity: Identity, arrays: list[Any], others: list[Any], known: tuple[Any, ...]
+    ) -> None:
+        """Let a call be found by the identity of its buffers, as long as its arrays live.
 
         Args:
             call: that was remembered.
             identity: its method and buffers.
-            arrays: those that must live.
+            arrays: buffers that are arrays.
+            others: buffers that are none, such as a root's number, which keep their identity here.
             known: all that must be as it was, and what is run.
         """
         here = weakref.ref(self)
@@ -122,7 +125,7 @@ class CallCache:
                 cache.identities.pop(identity, None)
 
         watched = [weakref.ref(array, gone) for array in arrays]
-        self.identities[identity] = (*known, watched)
+        self.identities[identity] = (*known, (watched, others))
         call.identities.append(identity)
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""Hot calls, with stand-ins for CuPy: what is the same call, and what is not."""
+"""The shortcut of equal calls, with stand-ins for CuPy: what is the same call, and what is not."""
 
 import gc
 import sys
@@ -12,10 +12,11 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.algorithms import registry
-from mpicoll.bench.inside import running
-from mpicoll.runtime.call.hot import HotCalls, run
+from mpicoll.communicator import Communicator
+from mpicoll.runtime.call import shortcut
 from mpicoll.runtime.context import contexts
-from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.context.call_cache import CallCache, Remembered
+from mpicoll.runtime.program.bound import LAUNCH, Bound, observed
 from mpicoll.runtime.progress import turns
 from mpicoll.settings import settings
 
@@ -28,7 +29,7 @@ class Array:
 
 
 class Machine:
-    """A communicator's hot calls on a made-up device, and a context that counts."""
+    """A communicator's calls on a made-up device, and a context that counts."""
 
     def __init__(self, monkeypatch):
         self.stream, self.device, self.launched = object(), 0, 0
@@ -36,13 +37,13 @@ class Machine:
         cuda = SimpleNamespace(get_current_stream=lambda: self.stream, runtime=runtime)
         monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=Array, cuda=cuda))
         self.turn = threading.Lock()
-        self.context = SimpleNamespace(calls=0, turn=self.turn, broken="", spoiled=lambda *_: None)
-        self.hot, self.left = HotCalls(), 0
-        self.comm = SimpleNamespace(_hot=self.hot, _run_in_turn=self.long_way)
+        self.context = SimpleNamespace(calls=0, turn=self.turn, broken="", spoiled=lambda *_: None, cache=CallCache())
+        self.known, self.left = self.context.cache.identities, 0
+        self.comm = SimpleNamespace(_identities=self.known, _rules="", _run_in_turn=self.long_way)
 
     def bound(self, **changed):
-        found = {"alive": True, "calls": [self.launch], "polls": [None], "requests": [], "reached": 0} | changed
-        self.last = SimpleNamespace(run=lambda: [call() for call in found["calls"]], **found)
+        found = {"alive": True, "actions": [self.launch], "polls": [None], "requests": [], "reached": 0} | changed
+        self.last = SimpleNamespace(retire=lambda: None, **found)
         return self.last
 
     def launch(self):
@@ -52,12 +53,17 @@ class Machine:
         self.left += 1
 
     def note(self, arguments, algorithm=None, stream=None, **changed):
-        self.hot.note(self.context, "Allreduce", arguments, algorithm, stream, self.bound(**changed))
+        self.keep(arguments, self.bound(**changed), algorithm, stream)
+
+    def keep(self, arguments, bound, algorithm=None, stream=None):
+        call = self.context.cache.remember(object(), Remembered(None, None))
+        shortcut.note(self.context, ("Allreduce", arguments, algorithm, stream, ""), call, bound)
+        return call
 
     def ran(self, arguments, algorithm=None, stream=None, method="Allreduce"):
         """Tell whether a call was made in the short way."""
         left = self.left
-        run(self.comm, method, arguments, algorithm, stream)
+        Communicator._run(self.comm, method, arguments, algorithm, stream)
         return self.left == left
 
 
@@ -144,7 +150,7 @@ def test_a_changed_setting_makes_it_another_call(machine):
 def test_no_call_after_the_end_of_mpi(machine):
     x, y = Array(), Array()
     machine.note((x, y, MPI.SUM))
-    run(machine.comm, "Allreduce", (x, y, MPI.SUM), None, None, is_finalized=lambda: True)
+    Communicator._run(machine.comm, "Allreduce", (x, y, MPI.SUM), None, None, is_finalized=lambda: True)
     assert (machine.left, machine.launched) == (1, 0)
 
 
@@ -182,7 +188,7 @@ def test_what_another_thread_did_in_its_turn_is_seen(machine, change):
 def test_whose_turn_it_is_can_be_seen(machine):
     """So that a call from within is refused, and does not wait for itself."""
     x, y, seen = Array(), Array(), []
-    machine.note((x, y, MPI.SUM), calls=[lambda: seen.append(machine.context.caller)])
+    machine.note((x, y, MPI.SUM), actions=[lambda: seen.append(machine.context.caller)])
     assert machine.ran((x, y, MPI.SUM))
     assert (seen, machine.context.caller) == ([threading.get_ident()], 0)
 
@@ -194,26 +200,34 @@ def test_a_freed_program_is_not_kept(machine):
         pass
 
     gone = weakref.ref(step)
-    bound.add(step)
+    bound.add(LAUNCH, step)
     del step
-    machine.hot.note(machine.context, "Allreduce", (x, y, MPI.SUM), None, None, bound)
+    machine.keep((x, y, MPI.SUM), bound)
     bound.free()
     assert gone() is None
     assert not machine.ran((x, y, MPI.SUM))
 
 
-def test_hot_calls_go_with_their_communicator(machine):
+def test_calls_go_with_their_cache(machine):
     """At once, for there is nothing in a circle."""
-    x, y, hot = Array(), Array(), HotCalls()
-    hot.note(machine.context, "Allreduce", (x, y, MPI.SUM), None, None, machine.bound())
-    gone = weakref.ref(hot)
+    x, y = Array(), Array()
+    machine.note((x, y, MPI.SUM))
+    gone = weakref.ref(machine.context.cache)
     gc.disable()
     try:
-        del hot
+        machine.context.cache = None
         assert gone() is None
     finally:
         gc.enable()
     del x
+
+
+def test_a_call_that_is_forgotten_is_not_found_by_its_arrays(machine):
+    x, y = Array(), Array()
+    machine.note((x, y, MPI.SUM))
+    with mpicoll.override(plan_cache=1):
+        machine.note((y, x, MPI.SUM))
+    assert list(machine.known) == [("Allreduce", id(y), id(x))]
 
 
 @pytest.mark.parametrize("goes", [0, 1])
@@ -224,23 +238,23 @@ def test_a_call_goes_with_its_arrays_whose_identity_another_one_may_get(machine,
     gone = weakref.ref(arrays.pop(goes))
     gc.collect()
     assert gone() is None
-    assert list(machine.hot.calls) == [("Allreduce", id(arrays[0]), id(0))]
+    assert list(machine.known) == [("Allreduce", id(arrays[0]), id(0))]
 
 
 def test_a_root_that_is_a_large_number_keeps_its_identity(machine):
     x, root = Array(), int("1000")
     machine.note((x, root))
-    (key,) = machine.hot.calls
+    (key,) = machine.known
     del root
     assert [int(str(number)) for number in range(1000, 1100) if id(int(str(number))) == key[2]] == []
     assert not machine.ran((x, int("1000")))
-    *_, kept = machine.hot.calls[key]
-    assert machine.ran((x, kept[1]))
+    *_, (_, (kept,)) = machine.known[key]
+    assert machine.ran((x, kept))
 
 
 def test_a_program_of_several_calls_is_run_as_a_whole(machine):
     x, y = Array(), Array()
-    machine.note((x, y, MPI.SUM), calls=[machine.launch, machine.launch], polls=[None, None])
+    machine.note((x, y, MPI.SUM), actions=[machine.launch, machine.launch], polls=[None, None])
     assert machine.ran((x, y, MPI.SUM))
     assert machine.launched == 2
 
@@ -252,7 +266,7 @@ def test_a_launch_that_raises_spoils_its_program(machine):
     def failing():
         raise RuntimeError("no launch")
 
-    machine.note((x, y, MPI.SUM), calls=[failing])
+    machine.note((x, y, MPI.SUM), actions=[failing])
     with pytest.raises(RuntimeError, match="no launch"):
         machine.ran((x, y, MPI.SUM))
     ((_, position, error),) = spoiled
@@ -260,7 +274,7 @@ def test_a_launch_that_raises_spoils_its_program(machine):
     assert not machine.turn.locked()
 
 
-def test_what_may_change_in_place_or_has_to_wait_is_never_hot(machine):
+def test_what_may_change_in_place_or_has_to_wait_is_never_found_by_identity(machine):
     x, y, counts = Array(), Array(), [1, 2]
     machine.note((x, y, counts))
     machine.note((x, y, MPI.SUM), polls=[lambda: True])
@@ -268,7 +282,7 @@ def test_what_may_change_in_place_or_has_to_wait_is_never_hot(machine):
     machine.note(([x, counts], y, MPI.SUM))
     machine.note((x, Array(device=1), MPI.SUM))
     machine.note((None, None, MPI.SUM))
-    assert not machine.hot.calls
+    assert not machine.known
 
 
 def test_a_call_in_progress_or_a_dropped_program_is_left_to_the_long_way(machine):
@@ -289,17 +303,17 @@ def test_a_call_in_progress_or_a_dropped_program_is_left_to_the_long_way(machine
     assert not machine.ran((x, y, MPI.SUM))
 
 
-def test_the_benchmark_sees_what_is_run(machine):
+def test_an_observer_sees_what_is_run(machine):
     x, y, seen, bound = Array(), Array(), [], Bound()
-    bound.add(machine.launch)
-    asked = "Allreduce", (x, y, MPI.SUM), None, None, bound
-    machine.hot.note(machine.context, *asked)
-    with running(seen.append, machine.comm):
+    bound.add(LAUNCH, machine.launch)
+    machine.keep((x, y, MPI.SUM), bound)
+    with observed(SimpleNamespace(run=seen.append)):
         assert not machine.ran((x, y, MPI.SUM))
-        machine.hot.note(machine.context, *asked)
-        assert machine.ran((x, y, MPI.SUM))
+        machine.keep((x, y, MPI.SUM), bound)
+        assert not machine.ran((x, y, MPI.SUM))  # the long way, on which it is seen
+        bound.run()
     assert seen == [bound]
     assert machine.launched == 0
-    machine.hot.note(machine.context, *asked)
+    machine.keep((x, y, MPI.SUM), bound)
     assert machine.ran((x, y, MPI.SUM))
     assert (len(seen), machine.launched) == (1, 1)
