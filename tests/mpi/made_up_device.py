@@ -10,11 +10,18 @@ import ctypes
 import random
 import sys
 from collections import deque
+from functools import cache
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
+from mpicoll.runtime.call import conductor, execute, flight
 from mpicoll.runtime.host.work import Host
+from mpicoll.runtime.paths import table
+
+#: modules that import CuPy
+WITH_CUPY = [f"cuda.{name}" for name in ("work", "order", "launch", "migrate")] + ["paths.staged"]
+WITH_CUPY += [f"paths.mapped.{name}" for name in ("path", "inboxes", "nvlink", "order", "launch")]
 
 NOT_READY = 600
 
@@ -210,11 +217,13 @@ def install(monkeypatch, manner):
     """Put the made-up device under mpicoll: NumPy arrays are device arrays then."""
     made_up = MadeUp(manner)
     monkeypatch.setitem(sys.modules, "cupy", made_up.module())
-    for name in ("device", "launch", "staged"):  # imported anew, now and after the test
+    for name in WITH_CUPY:  # imported anew, now and after the test
         monkeypatch.setitem(sys.modules, f"mpicoll.runtime.{name}", None)
         del sys.modules[f"mpicoll.runtime.{name}"]
+    monkeypatch.setattr(table, "path", cache(table.path.__wrapped__))
+    for module in (execute, flight, conductor):
+        monkeypatch.setattr(module, "path", table.path)
     from mpicoll.runtime.arguments import arrays
-    from mpicoll.runtime.call import execute
     from mpicoll.runtime.cuda.work import Device
 
     on_the_host = execute.unpack

@@ -16,11 +16,10 @@ import mpicoll
 from mpi.calling import VECTOR
 from mpi.made_up_device import Memory, install
 from mpicoll.algorithms import registry
-from mpicoll.runtime.call import execute
-from mpicoll.runtime.context import slot
+from mpicoll.runtime.call import execute, planning
 from mpicoll.runtime.context.scratch import Arena
 from mpicoll.runtime.mpi.cuda_aware import Awareness
-from mpicoll.runtime.paths import mirror
+from mpicoll.runtime.paths import messages, mirror
 from mpicoll.runtime.program.binder import Binder
 from mpicoll.schedule import pack as packing
 
@@ -72,13 +71,12 @@ def counted(monkeypatch, *places):
 
 
 WORK = [
-    (execute, "make_plan"),
-    (execute, "compile_program"),
+    (planning, "make_plan"),
+    (messages, "compile_program"),
     (packing, "pack"),
     (execute, "bind_new"),
     (Binder, "bind"),
     (Arena, "reserve"),
-    (slot.Slot, "find"),
 ]
 
 
