@@ -2,21 +2,24 @@
 
 MPI's own collectives go on inside every call of MPI; mpicoll's are Python's, so that a rank which waits
 in a receive would keep the others waiting that need it as a way station.  Where nothing is in flight,
-these methods are mpi4py's own.
+these methods are mpi4py's own.  Those whose requests say all come from a table of mpi4py's methods.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
 
 from mpi4py import MPI
 
+from mpicoll.forms import bound, like
 from mpicoll.request import MessageRequest
 from mpicoll.runtime.turns import in_flight, wait_for
 
 ANY_SOURCE, ANY_TAG = MPI.ANY_SOURCE, MPI.ANY_TAG
 Status = MPI.Status | None
+P = ParamSpec("P")
 
 
 if TYPE_CHECKING:
@@ -25,32 +28,54 @@ else:  # a class cannot be made from two of mpi4py's; what stands behind this on
     Base = object
 
 
+def starts(start: Callable[Concatenate[Any, P], object]) -> Callable[Concatenate[Any, P], MessageRequest]:
+    """Return mpi4py's method with a request that lets calls in flight go on while it is waited for."""
+
+    @like(start, "as mpi4py's")
+    def method(self: Any, /, *arguments: P.args, **named: P.kwargs) -> MessageRequest:
+        return MessageRequest(cast(MPI.Request, start(self, *arguments, **named)))
+
+    return method
+
+
+def waits(
+    own: Callable[Concatenate[Any, P], None], start: Callable[..., MPI.Request]
+) -> Callable[Concatenate[Any, P], None]:
+    """Return a method that is mpi4py's own while nothing is in flight, and otherwise starts it and waits.
+
+    Args:
+        own: mpi4py's method.
+        start: the one that starts it; takes the same arguments, but no status.
+    """
+    signature = inspect.signature(own)
+
+    @like(own, "as mpi4py's")
+    def method(self: Any, /, *arguments: P.args, **named: P.kwargs) -> None:
+        if not in_flight:
+            return own(self, *arguments, **named)
+        given = bound(own.__name__, signature, (self, *arguments), named)
+        status = given.arguments.pop("status", None)
+        return _complete(start(*given.args, **given.kwargs), status)
+
+    return method
+
+
 class PointToPoint(Base):
     """Mixin of the messages that wait, or whose requests do."""
 
-    def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
-        """Send a buffer; as mpi4py's."""
-        if not in_flight:
-            return super().Send(buf, dest, tag)
-        return _complete(super().Isend(buf, dest, tag))
+    Isend, isend = starts(MPI.Comm.Isend), starts(MPI.Comm.isend)
+    Issend, issend = starts(MPI.Comm.Issend), starts(MPI.Comm.issend)
+    Ibsend, ibsend = starts(MPI.Comm.Ibsend), starts(MPI.Comm.ibsend)
+    Irsend = starts(MPI.Comm.Irsend)
+    Irecv, irecv = starts(MPI.Comm.Irecv), starts(MPI.Comm.irecv)
+    Isendrecv = starts(MPI.Comm.Isendrecv)
+    Isendrecv_replace = starts(MPI.Comm.Isendrecv_replace)
 
-    def Ssend(self, buf: Any, dest: int, tag: int = 0) -> None:
-        """Send a buffer, and wait for its receive; as mpi4py's."""
-        if not in_flight:
-            return super().Ssend(buf, dest, tag)
-        return _complete(super().Issend(buf, dest, tag))
-
-    def Rsend(self, buf: Any, dest: int, tag: int = 0) -> None:
-        """Send a buffer whose receive is posted; as mpi4py's."""
-        if not in_flight:
-            return super().Rsend(buf, dest, tag)
-        return _complete(super().Irsend(buf, dest, tag))
-
-    def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status = None) -> None:
-        """Receive a buffer; as mpi4py's."""
-        if not in_flight:
-            return super().Recv(buf, source, tag, status)
-        return _complete(super().Irecv(buf, source, tag), status)
+    Send, send = waits(MPI.Comm.Send, MPI.Comm.Isend), waits(MPI.Comm.send, MPI.Comm.isend)
+    Ssend, ssend = waits(MPI.Comm.Ssend, MPI.Comm.Issend), waits(MPI.Comm.ssend, MPI.Comm.issend)
+    Rsend = waits(MPI.Comm.Rsend, MPI.Comm.Irsend)
+    Recv = waits(MPI.Comm.Recv, MPI.Comm.Irecv)
+    Sendrecv_replace = waits(MPI.Comm.Sendrecv_replace, MPI.Comm.Isendrecv_replace)
 
     def Sendrecv(
         self,
@@ -69,20 +94,6 @@ class PointToPoint(Base):
         _complete(super().Isend(sendbuf, dest, sendtag))
         return _complete(received, status)
 
-    def Sendrecv_replace(
-        self,
-        buf: Any,
-        dest: int,
-        sendtag: int = 0,
-        source: int = ANY_SOURCE,
-        recvtag: int = ANY_TAG,
-        status: Status = None,
-    ) -> None:
-        """Send a buffer, and receive another one into it; as mpi4py's."""
-        if not in_flight:
-            return super().Sendrecv_replace(buf, dest, sendtag, source, recvtag, status)
-        return _complete(super().Isendrecv_replace(buf, dest, sendtag, source, recvtag), status)
-
     def Probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status = None) -> Any:
         """Wait for a message; as mpi4py's."""
         if not in_flight:
@@ -95,18 +106,6 @@ class PointToPoint(Base):
         if not in_flight:
             return super().Mprobe(source, tag, status)
         return _found(lambda: super(PointToPoint, self).Improbe(source, tag, status))
-
-    def send(self, obj: Any, dest: int, tag: int = 0) -> None:
-        """Send an object; as mpi4py's."""
-        if not in_flight:
-            return super().send(obj, dest, tag)
-        return _complete(super().isend(obj, dest, tag))
-
-    def ssend(self, obj: Any, dest: int, tag: int = 0) -> None:
-        """Send an object, and wait for its receive; as mpi4py's."""
-        if not in_flight:
-            return super().ssend(obj, dest, tag)
-        return _complete(super().issend(obj, dest, tag))
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status = None) -> Any:
         """Receive an object; as mpi4py's."""
@@ -142,24 +141,6 @@ class PointToPoint(Base):
         if not in_flight:
             return super().mprobe(source, tag, status)
         return _found(lambda: super(PointToPoint, self).improbe(source, tag, status))
-
-
-def _starts(name: str) -> Any:
-    """Return mpi4py's method, giving a request that lets calls in flight go on while it is waited for."""
-    start = getattr(MPI.Comm, name)
-
-    def method(self: PointToPoint, *arguments: Any, **named: Any) -> MessageRequest:
-        return MessageRequest(start(self, *arguments, **named))
-
-    method.__name__, method.__doc__ = name, f"Start a message; as mpi4py's {name}."
-    return method
-
-
-for _name in (
-    *("Isend", "Issend", "Irsend", "Ibsend", "Irecv", "Isendrecv", "Isendrecv_replace"),
-    *("isend", "issend", "ibsend", "irecv"),
-):
-    setattr(PointToPoint, _name, _starts(_name))
 
 
 def _complete(request: MPI.Request, status: Status = None) -> None:
