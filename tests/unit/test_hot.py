@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.algorithms import registry
-from mpicoll.bench.inside import running
+from mpicoll.bench.contestants.instrument import running
 from mpicoll.runtime import channels, turns
 from mpicoll.runtime.bound import Bound
 from mpicoll.runtime.hot import HotCalls, run

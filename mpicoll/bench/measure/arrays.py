@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.bench.cases import Case, Contents, Piece, contents, counted
-from mpicoll.bench.data import Recipe, combined, dtype_named, pattern, raw, repeated
-from mpicoll.bench.memory import Memory
+from mpicoll.bench.measure.backends import Backend
+from mpicoll.bench.request.cases import Case, Contents, Piece, contents, counted
+from mpicoll.bench.request.numbers import Recipe, combined, dtype_named, pattern, raw, repeated
 from mpicoll.runtime.ops import MPI_OPS
 
 #: bytes before and after each array that no call may touch; keeps the alignment of device memory
@@ -20,9 +20,9 @@ _MARK = 0x5A
 class Buffer:
     """An array between guards, what must be in it, and what is."""
 
-    def __init__(self, memory: Memory, recipe: Recipe, what: Contents) -> None:
+    def __init__(self, backend: Backend, recipe: Recipe, what: Contents) -> None:
         """Allocate it."""
-        self.xp, self.recipe, self.what = memory.xp, recipe, what
+        self.xp, self.recipe, self.what = backend.xp, recipe, what
         dtype = dtype_named(recipe.dtype)
         self.raw = raw(dtype)
         guard = GUARD // dtype.itemsize
@@ -85,7 +85,7 @@ def _described(buffer: Buffer) -> str:
         return "no memory to find the first"
 
 
-class Trial:
+class Arrays:
     """A case in one form on this rank.
 
     Attributes:
@@ -94,12 +94,12 @@ class Trial:
         arguments: of the method.
     """
 
-    def __init__(self, case: Case, in_place: bool, rank: int, memory: Memory) -> None:
+    def __init__(self, case: Case, in_place: bool, rank: int, backend: Backend) -> None:
         """Allocate the arrays."""
         self.case, self.in_place, self.rank = case, in_place, rank
         send, recv = contents(case, rank, in_place)
-        self.send = Buffer(memory, case.recipe, send) if send else None
-        self.recv = self.send if recv is send else Buffer(memory, case.recipe, recv) if recv else None
+        self.send = Buffer(backend, case.recipe, send) if send else None
+        self.recv = self.send if recv is send else Buffer(backend, case.recipe, recv) if recv else None
         self.buffers = {"sendbuf": self.send} if self.send else {}
         if self.recv and self.recv is not self.send:
             self.buffers["recvbuf"] = self.recv

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.bench.memory import Memory
-from mpicoll.bench.trial import Trial
+from mpicoll.bench.measure.arrays import Arrays
+from mpicoll.bench.measure.backends import Backend
 from mpicoll.communicator import Communicator
 from mpicoll.dispatch.plan import Plan
 from mpicoll.runtime import execute
@@ -29,7 +29,7 @@ KINDS = ("plan", "start", "wait", "launch", "sync", "rest")
 
 
 @dataclass(frozen=True)
-class Inside:
+class BoundCall:
     """A call and the program that it runs.
 
     Attributes:
@@ -43,13 +43,13 @@ class Inside:
     bound: Bound
 
     @classmethod
-    def of(cls, comm: Communicator, trial: Trial, algorithm: str | None, memory: Memory) -> Inside:
+    def of(cls, comm: Communicator, arrays: Arrays, algorithm: str | None, backend: Backend) -> BoundCall:
         """Look a call up as the call itself does; it has been made before."""
-        method, arguments = trial.case.call.method, trial.arguments
+        method, arguments = arrays.case.call.method, arrays.arguments
         channel = channel_of(comm)
         plan = comm.Get_plan(method, *arguments, algorithm=algorithm)
         operands = read_call(method, channel.rank, channel.size, arguments, {})
-        stream = memory.stream_pointer if operands.device >= 0 else 0
+        stream = backend.stream_pointer if operands.device >= 0 else 0
         return cls(operands, plan, execute.bind(plan, operands, channel, stream, channel.slot(0)))
 
 
@@ -138,7 +138,7 @@ def _holds_messages(call: Any) -> bool:
 class ByHand:
     """The messages of a call's program, between other arrays, as one would write them with mpi4py alone."""
 
-    def __init__(self, inside: Inside, world: MPI.Intracomm) -> None:
+    def __init__(self, inside: BoundCall, world: MPI.Intracomm) -> None:
         """Make the messages; `world` has the same ranks, and nothing else in flight."""
         program = inside.bound.program
         assert program is not None
@@ -168,7 +168,7 @@ class ByHand:
             request.Free()
 
 
-def _sizes(inside: Inside, program: Program, world: MPI.Intracomm) -> list[int]:
+def _sizes(inside: BoundCall, program: Program, world: MPI.Intracomm) -> list[int]:
     """Return the bytes of each message."""
     operands = inside.operands
     shape = Shape.of(operands, world.rank, world.size)

@@ -7,16 +7,17 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.bench.breakdown import Breakdown
-from mpicoll.bench.cases import CALLS, make_case
-from mpicoll.bench.inside import KINDS, ByHand, Inside, Stopwatch, kind_of, nothing, running
-from mpicoll.bench.measure import Statistics
-from mpicoll.bench.memory import Host
-from mpicoll.bench.overhead import Overhead
-from mpicoll.bench.results import read
+from mpicoll.bench.contestants.contestant import Way
+from mpicoll.bench.contestants.instrument import KINDS, BoundCall, ByHand, Stopwatch, kind_of, nothing, running
+from mpicoll.bench.measure.arrays import Arrays
+from mpicoll.bench.measure.backends import Host
+from mpicoll.bench.measure.statistics import Statistics
+from mpicoll.bench.output.results import read
+from mpicoll.bench.request.cases import CALLS, make_case
 from mpicoll.bench.run import run
-from mpicoll.bench.subject import Way
-from mpicoll.bench.trial import Trial
+from mpicoll.bench.tables import breakdown, overhead
+from mpicoll.bench.tables.breakdown import Breakdown
+from mpicoll.bench.tables.overhead import Overhead
 from mpicoll.runtime.bound import Bound
 
 WORLD = MPI.COMM_WORLD
@@ -24,14 +25,14 @@ RANK, SIZE = WORLD.rank, WORLD.size
 
 
 def inside(comm, name, algorithm, nbytes=4096):
-    trial = Trial(make_case(CALLS[name], nbytes, "float32", SIZE, "SUM", 0), False, RANK, Host())
-    trial.load(0)
+    arrays = Arrays(make_case(CALLS[name], nbytes, "float32", SIZE, "SUM", 0), False, RANK, Host())
+    arrays.load(0)
 
     def call():
-        getattr(comm, CALLS[name].method)(*trial.arguments, algorithm=algorithm)
+        getattr(comm, CALLS[name].method)(*arrays.arguments, algorithm=algorithm)
 
     call()
-    return trial, call, Inside.of(comm, trial, algorithm, Host())
+    return arrays, call, BoundCall.of(comm, arrays, algorithm, Host())
 
 
 @pytest.fixture
@@ -63,12 +64,12 @@ def test_a_program_without_messages_has_kinds_too():
 
 @pytest.mark.mpi(min_size=2)
 def test_a_watched_call_is_right_and_its_times_are_taken(comm):
-    trial, call, found = inside(comm, "allreduce", "ring")
+    arrays, call, found = inside(comm, "allreduce", "ring")
     watch = Stopwatch()
     with running(watch.run, comm):
-        trial.load(1)
+        arrays.load(1)
         call()
-    assert trial.wrong() == (0, "")
+    assert arrays.wrong() == (0, "")
     before = watch.spent()
     assert all(before[kind] > 0 for kind in ("start", "wait", "launch"))
     assert watch.first is not None
@@ -78,13 +79,13 @@ def test_a_watched_call_is_right_and_its_times_are_taken(comm):
 
 
 def test_a_call_without_its_program_does_nothing(comm):
-    trial, call, _ = inside(comm, "allreduce", None)
-    trial.load(1)
+    arrays, call, _ = inside(comm, "allreduce", None)
+    arrays.load(1)
     with running(nothing, comm):
         call()
-    assert trial.wrong()[0] > 0
+    assert arrays.wrong()[0] > 0
     call()
-    assert trial.wrong() == (0, "")
+    assert arrays.wrong() == (0, "")
 
 
 @pytest.mark.mpi(min_size=2)
@@ -152,8 +153,8 @@ def test_a_time_limit_is_in_the_way(mode, capfd):
 def test_lines_of_the_tables():
     seconds = dict(zip((*KINDS, "total"), np.array([1, 2, 3, 4, 0, 0, 10]) * 1e-6, strict=True))
     case, way = make_case(CALLS["bcast"], 8, "float32", 4, "", 0), Way("linear")
-    text = str(Breakdown(case, way, True, {0: seconds, 3: seconds}))
-    assert text.count("\n") == 1
+    first, second = Breakdown(case, way, True, {0: seconds, 3: seconds}).cells()
+    text = f"{breakdown.COLUMNS.line(*first)} {breakdown.COLUMNS.line(*second)}"
     times = "10.00 1.00 10% 2.00 20% 3.00 30% 4.00 40% 0.00 0% 0.00 0%"
     assert " ".join(text.split()) == f"bcast 8 linear in place 0 {times} bcast 8 linear in place 3 {times}"
 
@@ -165,22 +166,27 @@ def of_a_bcast(messages, blocking, spread=0.0):
     return Overhead(case, Way("linear"), True, messages, *times)
 
 
+def line(found):
+    (cells,) = found.cells()
+    return overhead.COLUMNS.line(*cells)
+
+
 def test_what_the_library_adds_to_messages():
     cheap, dear = of_a_bcast(2, 20), of_a_bcast(1, 20)
     assert cheap.extra == (pytest.approx(10e-6), 0)
     assert cheap.per_message == (pytest.approx(2e-6), 0)
     assert cheap.within
     assert not dear.within
-    assert str(dear).endswith("4.00 ±0.00  beyond the budget")
+    assert line(dear).endswith("4.00 ±0.00  beyond the budget")
 
 
 def test_an_overhead_below_its_noise_is_not_a_number():
     """The blocking call seems faster than its messages alone, on a machine with other work: that is noise."""
     noisy = of_a_bcast(1, 9, spread=3)
-    assert str(noisy).count("below noise ±") == 1
-    assert " -7.00 ±5.20" in str(noisy)
+    assert line(noisy).count("below noise ±") == 1
+    assert " -7.00 ±5.20" in line(noisy)
     noisy = of_a_bcast(2, 20, spread=30)
-    assert str(noisy).count("below noise ±") == 2
+    assert line(noisy).count("below noise ±") == 2
     assert of_a_bcast(1, 20, spread=5).within
     found = noisy.record()
     assert found["extra_us"] == {"median": None, "spread": pytest.approx(42.426)}

@@ -1,0 +1,115 @@
+"""What is on this machine, what was decided, and why: `python -m mpicoll info`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from mpicoll.runtime.environment import VARIABLES, prepared
+from mpicoll.settings import TABLE, settings
+from mpicoll.version import __version__
+from mpicoll.versions import mpi_library, variables, versions
+
+#: launchers' variables that say how many ranks there are
+SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+
+
+def show() -> None:
+    """Print the rows; starts MPI."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for row in rows():
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else 10_000  # what is read by programs has a row a line
+    Console(width=width, markup=False, highlight=False, emoji=False).print(table)
+
+
+def rows() -> list[tuple[str, str]]:
+    """Return names and what is known of them; starts MPI."""
+    found = [("mpicoll", __version__), *versions().items(), ("machine", platform.node()), *_mpi(), *_devices()]
+    found += [("UCX under MPI", f"{prepared.ucx or 'as the MPI brings it'}: {prepared.reason}"), *_prepared()]
+    others = {name: value for name, value in variables().items() if name not in prepared.variables}
+    found += [(f"  environment {name}", value) for name, value in others.items()]
+    return [*found, *((f"setting {name}", _setting(name)) for name in TABLE)]
+
+
+def _prepared() -> list[tuple[str, str]]:
+    """Return the variables that were set before MPI started, and what the user has set instead, with reasons."""
+    found = []
+    for row in VARIABLES:
+        why = f"{row.reader}: {row.why}" + (f"; {row.measured}" if row.measured else "")
+        if row.name in prepared.variables:
+            found.append((f"  set {row.name}", f"{prepared.variables[row.name]} ({why})"))
+        if row.name in prepared.overridden:
+            found.append(
+                (f"  kept {row.name}", f"{prepared.overridden[row.name]} (set by you, not {row.value}; {why})")
+            )
+    return found
+
+
+def _mpi() -> list[tuple[str, str]]:
+    from mpi4py import MPI
+
+    from mpicoll.runtime.awareness import decide
+
+    ranks = MPI.COMM_WORLD.size
+    found = [("MPI library", mpi_library()), ("ranks", str(ranks))]
+    said = {int(os.environ[name]) for name in SIZES if os.environ.get(name, "").isdigit()}
+    if said and ranks not in said:
+        found.append(
+            ("WARNING", f"the launcher started {max(said)} ranks, MPI sees {ranks}: mpirun and mpi4py's MPI differ")
+        )
+    decision = decide()
+    found.append(("device pointers in MPI", f"{'yes' if decision.aware else 'no'}: {decision.reason}"))
+    found.append(("paths for device arrays", "direct, staged" if decision.aware else "staged"))
+    found.append(("path mapped", _mapped()))
+    return found
+
+
+def _mapped() -> str:
+    """Return whether the ranks of this job have the path mapped; collective."""
+    from mpi4py import MPI
+
+    from mpicoll.runtime.channels import channel_of
+    from mpicoll.runtime.environment import local_rank
+
+    if MPI.COMM_WORLD.size == 1:
+        return "decided for each communicator: start this on several ranks to see"
+    try:
+        import cupy
+
+        device = local_rank() % cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # no CuPy, or no device
+        device, why = -1, f"{type(error).__name__}: {error}"
+    if min(MPI.COMM_WORLD.allgather(device)) < 0:
+        return f"no: {why if device < 0 else 'a rank has no device'}"
+    channel = channel_of(MPI.COMM_WORLD)
+    channel.connect(device)
+    if channel.mapped is None:
+        return f"no: {channel.peers}"
+    return f"yes, on all {channel.size} ranks" + (
+        "" if channel.mapped.linked else "; the GPUs are not linked by NVLink"
+    )
+
+
+def _devices() -> list[tuple[str, str]]:
+    try:
+        import cupy
+    except ImportError:
+        return [("devices", "CuPy is not installed")]
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return [("devices", f"none: {error}")]
+    names = [cupy.cuda.runtime.getDeviceProperties(d)["name"].decode() for d in range(count)]
+    runtime = cupy.cuda.runtime.runtimeGetVersion()
+    return [("devices", f"{count}: {', '.join(sorted(set(names)))}; CUDA runtime {runtime}")]
+
+
+def _setting(name: str) -> str:
+    row, value = TABLE[name], getattr(settings, name)
+    where = row.variable if row.variable in os.environ else "default" if value == row.default else "changed"
+    return f"{value!r} ({where})"
