@@ -24,7 +24,6 @@ import atexit
 import faulthandler
 import functools
 import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -32,7 +31,6 @@ import threading
 import time
 import traceback
 import warnings
-from importlib import metadata
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -151,18 +149,12 @@ class Harness:
 
     def pytest_report_header(self) -> str:
         """One line of what the tests ran with."""
+        from mpicoll.versions import versions
+
         world = self.world
         where = f"rank {world.rank} of {world.size}" if world.comm else "one process"
-        cupy = ("cupy", "cupy-cuda12x", "cupy-cuda13x")
-        parts = [
-            world.library,
-            f"mpi4py {_version('mpi4py')}",
-            f"numpy {_version('numpy')}",
-            f"cupy {_version(*cupy)}",
-            f"python {platform.python_version()}",
-            where,
-        ]
-        return "mpicoll: " + ", ".join(parts)
+        found = [f"{name} {version}" for name, version in versions().items()]
+        return "mpicoll: " + ", ".join([world.library, *found, where])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -247,15 +239,6 @@ class Lockstep:
     def pytest_internalerror(self, excrepr: object) -> None:
         """And an error of pytest's own."""
         self.world.abort(f"INTERNAL ERROR\n{excrepr}")
-
-
-def _version(*names: str) -> str:
-    for name in names:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return "none"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
