@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.bench.contestants.contestant import Way
-from mpicoll.bench.contestants.instrument import KINDS, BoundCall, ByHand, Stopwatch, kind_of, nothing, running
+from mpicoll.bench.contestants.instrument import KINDS, ByHand, Stopwatch, kinds_of, nothing, program_of, running
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.backends import Host
 from mpicoll.bench.measure.statistics import Statistics
@@ -24,7 +24,7 @@ WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
 
 
-def inside(comm, name, algorithm, nbytes=4096):
+def made(comm, name, algorithm, nbytes=4096):
     arrays = Arrays(make_case(CALLS[name], nbytes, "float32", SIZE, "SUM", 0), False, RANK, Host())
     arrays.load(0)
 
@@ -32,7 +32,7 @@ def inside(comm, name, algorithm, nbytes=4096):
         getattr(comm, CALLS[name].method)(*arrays.arguments, algorithm=algorithm)
 
     call()
-    return arrays, call, BoundCall.of(comm, arrays, algorithm, Host())
+    return arrays, call, program_of(call, comm)
 
 
 @pytest.fixture
@@ -45,9 +45,8 @@ def comm():
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("algorithm", ["linear", "ring", "recursive_doubling", "ring/4"])
 def test_every_instruction_has_a_kind(comm, algorithm):
-    _, _, found = inside(comm, "allreduce", algorithm)
-    bound = found.bound
-    kinds = [kind_of(bound, at) for at in range(len(bound.calls))]
+    _, _, bound = made(comm, "allreduce", algorithm)
+    kinds = kinds_of(bound)
     assert len(bound.requests) == len(bound.program.transfers) > 0
     assert kinds.count("wait") == len(bound.waits)
     assert kinds.count("start") > 0
@@ -59,12 +58,12 @@ def test_a_program_without_messages_has_kinds_too():
     bound = Bound()
     bound.add(lambda: None)
     bound.add(lambda: None, poll=lambda: True)
-    assert [kind_of(bound, at) for at in (0, 1)] == ["launch", "sync"]
+    assert kinds_of(bound) == ["launch", "sync"]
 
 
 @pytest.mark.mpi(min_size=2)
 def test_a_watched_call_is_right_and_its_times_are_taken(comm):
-    arrays, call, found = inside(comm, "allreduce", "ring")
+    arrays, call, bound = made(comm, "allreduce", "ring")
     watch = Stopwatch()
     with running(watch.run, comm):
         arrays.load(1)
@@ -73,13 +72,13 @@ def test_a_watched_call_is_right_and_its_times_are_taken(comm):
     before = watch.spent()
     assert all(before[kind] > 0 for kind in ("start", "wait", "launch"))
     assert watch.first is not None
-    assert found.bound.reached == len(found.bound.calls) - 1
+    assert bound.reached == len(bound.calls) - 1
     call()
     assert watch.spent() == before  # the call is its own again
 
 
 def test_a_call_without_its_program_does_nothing(comm):
-    arrays, call, _ = inside(comm, "allreduce", None)
+    arrays, call, _ = made(comm, "allreduce", None)
     arrays.load(1)
     with running(nothing, comm):
         call()
@@ -91,13 +90,13 @@ def test_a_call_without_its_program_does_nothing(comm):
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name", ["barrier", "allgather", "alltoall", "bcast"])
 def test_messages_by_hand_are_those_of_the_call(comm, name):
-    _, _, found = inside(comm, name, None, nbytes=8 * SIZE * SIZE)
+    _, _, bound = made(comm, name, None, nbytes=8 * SIZE * SIZE)
     world = WORLD.Dup()
-    by_hand = ByHand(found, world)
-    assert len(by_hand.requests) == len(found.bound.requests)
+    by_hand = ByHand(bound, world)
+    assert len(by_hand.requests) == len(bound.requests)
     sent = sum(
         array.nbytes
-        for transfer, array in zip(found.bound.program.transfers, by_hand.arrays, strict=True)
+        for transfer, array in zip(bound.program.transfers, by_hand.arrays, strict=True)
         if transfer.sends
     )
     assert (WORLD.allreduce(sent) > 0) == (name != "barrier")

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from mpicoll.bench.contestants.contestant import Way
-from mpicoll.bench.contestants.instrument import BoundCall, ByHand, nothing, running
+from mpicoll.bench.contestants.instrument import ByHand, nothing, program_of, running
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.budget import measure
 from mpicoll.bench.measure.statistics import Statistics, figure, noise
@@ -126,11 +126,10 @@ def table(bench: Bench, jobs: Iterable[Job]) -> None:
 
 def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Overhead:
     blocking = bench.contestant.bind(arrays, job.algorithm)
-    blocking()
-    blocking()
     comm, method = bench.contestant.comm, job.case.call.method
-    inside = BoundCall.of(comm, arrays, job.algorithm, bench.backend)
-    by_hand = ByHand(inside, bench.world)
+    blocking()
+    bound = program_of(blocking, comm)
+    by_hand = ByHand(bound, bench.world)
     start = partial(getattr(comm, f"I{method.lower()}"), *arrays.arguments, algorithm=job.algorithm)
     request = getattr(comm, f"{method}_init")(*arrays.arguments, algorithm=job.algorithm)
     ways: list[Callable[[], object]] = [blocking, by_hand, partial(_begun, start), partial(_restarted, request)]
@@ -140,7 +139,7 @@ def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Overhead:
     request.Free()
     with running(nothing, comm):
         per_call = max(bench.world.allgather(_alone(blocking)), key=lambda one: one.median)
-    messages = max(bench.world.allgather(len(inside.bound.requests)))
+    messages = max(bench.world.allgather(len(bound.requests)))
     call, hand, nonblocking, persistent = map(Statistics.of, seconds)
     return Overhead(job.case, way, arrays.in_place, messages, call, hand, nonblocking, persistent, per_call)
 
