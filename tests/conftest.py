@@ -23,7 +23,9 @@ from __future__ import annotations
 import atexit
 import faulthandler
 import functools
+import importlib.util
 import os
+import runpy
 import shutil
 import sys
 import tempfile
@@ -46,6 +48,9 @@ GRACE = 2.0
 TURN = 0.5
 # Seconds of waiting that count as one, for a test without MPI.
 PATIENCE = 10
+# Run as a file, for an import would make mpicoll ready before a test does.
+PACKAGE: Any = importlib.util.find_spec("mpicoll")
+VERSIONS = runpy.run_path(str(Path(PACKAGE.origin).with_name("versions.py")))["versions"]
 MPI_TESTS, JOBS = Path(__file__).parent / "mpi", Path(__file__).parent / "jobs"
 
 # All ranks must draw the same examples, so nothing may depend on a database, a clock or chance.
@@ -149,11 +154,9 @@ class Harness:
 
     def pytest_report_header(self) -> str:
         """One line of what the tests ran with."""
-        from mpicoll.versions import versions
-
         world = self.world
         where = f"rank {world.rank} of {world.size}" if world.comm else "one process"
-        found = [f"{name} {version}" for name, version in versions().items()]
+        found = [f"{name} {version}" for name, version in VERSIONS().items()]
         return "mpicoll: " + ", ".join([world.library, *found, where])
 
     @pytest.hookimpl(tryfirst=True)
