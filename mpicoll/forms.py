@@ -72,7 +72,10 @@ def with_info(method: FunctionType) -> FunctionType:
 
     @wraps(method)
     def around(*arguments: Any, **named: Any) -> Any:
-        given = bound(method.__qualname__, signature, arguments, named)
+        try:
+            given = signature.bind(*arguments, **named)
+        except TypeError as error:
+            raise TypeError(f"{method.__qualname__}() {error}") from None
         given.arguments.pop("info", None)
         return method(*given.args, **given.kwargs)
 
@@ -98,13 +101,3 @@ def like(own: Callable[..., Any], how: str) -> Callable[[F], F]:
         return function
 
     return decorate
-
-
-def bound(
-    name: str, signature: inspect.Signature, arguments: tuple[Any, ...], named: dict[str, Any]
-) -> inspect.BoundArguments:
-    """Return a call's arguments by name; a TypeError names the method."""
-    try:
-        return signature.bind(*arguments, **named)
-    except TypeError as error:
-        raise TypeError(f"{name}() {error}") from None

@@ -2,24 +2,25 @@
 
 MPI's own collectives go on inside every call of MPI; mpicoll's are Python's, so that a rank which waits
 in a receive would keep the others waiting that need it as a way station.  Where nothing is in flight,
-these methods are mpi4py's own.  Those whose requests say all come from a table of mpi4py's methods.
+these methods are mpi4py's own.  Signatures that several methods share are written once, in `starts`, `sends`
+and `sends_object`; a general `*arguments, **named` would cost each message with named arguments 0.3 us.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from mpi4py import MPI
 
-from mpicoll.forms import bound, like
+from mpicoll.forms import like
 from mpicoll.request import MessageRequest
 from mpicoll.runtime.turns import in_flight, wait_for
 
 ANY_SOURCE, ANY_TAG = MPI.ANY_SOURCE, MPI.ANY_TAG
 Status = MPI.Status | None
 P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 if TYPE_CHECKING:
@@ -38,26 +39,33 @@ def starts(start: Callable[Concatenate[Any, P], object]) -> Callable[Concatenate
     return method
 
 
-def waits(
-    own: Callable[Concatenate[Any, P], None], start: Callable[..., MPI.Request]
-) -> Callable[Concatenate[Any, P], None]:
-    """Return a method that is mpi4py's own while nothing is in flight, and otherwise starts it and waits.
+def sends(own: F, start: Callable[..., MPI.Request]) -> F:
+    """Return mpi4py's method that sends a buffer; calls in flight go on while it waits.
 
     Args:
-        own: mpi4py's method.
-        start: the one that starts it; takes the same arguments, but no status.
+        own: mpi4py's method, which is called where nothing is in flight.
+        start: the one that starts the same message.
     """
-    signature = inspect.signature(own)
 
     @like(own, "as mpi4py's")
-    def method(self: Any, /, *arguments: P.args, **named: P.kwargs) -> None:
+    def method(self: Any, buf: Any, dest: int, tag: int = 0) -> Any:
         if not in_flight:
-            return own(self, *arguments, **named)
-        given = bound(own.__name__, signature, (self, *arguments), named)
-        status = given.arguments.pop("status", None)
-        return _complete(start(*given.args, **given.kwargs), status)
+            return own(self, buf, dest, tag)
+        return _complete(start(self, buf, dest, tag))
 
-    return method
+    return cast(F, method)
+
+
+def sends_object(own: F, start: Callable[..., MPI.Request]) -> F:
+    """Return mpi4py's method that sends an object; the same as `sends` but for the first parameter's name."""
+
+    @like(own, "as mpi4py's")
+    def method(self: Any, obj: Any, dest: int, tag: int = 0) -> Any:
+        if not in_flight:
+            return own(self, obj, dest, tag)
+        return _complete(start(self, obj, dest, tag))
+
+    return cast(F, method)
 
 
 class PointToPoint(Base):
@@ -71,11 +79,17 @@ class PointToPoint(Base):
     Isendrecv = starts(MPI.Comm.Isendrecv)
     Isendrecv_replace = starts(MPI.Comm.Isendrecv_replace)
 
-    Send, send = waits(MPI.Comm.Send, MPI.Comm.Isend), waits(MPI.Comm.send, MPI.Comm.isend)
-    Ssend, ssend = waits(MPI.Comm.Ssend, MPI.Comm.Issend), waits(MPI.Comm.ssend, MPI.Comm.issend)
-    Rsend = waits(MPI.Comm.Rsend, MPI.Comm.Irsend)
-    Recv = waits(MPI.Comm.Recv, MPI.Comm.Irecv)
-    Sendrecv_replace = waits(MPI.Comm.Sendrecv_replace, MPI.Comm.Isendrecv_replace)
+    Send = sends(MPI.Comm.Send, MPI.Comm.Isend)
+    Ssend = sends(MPI.Comm.Ssend, MPI.Comm.Issend)
+    Rsend = sends(MPI.Comm.Rsend, MPI.Comm.Irsend)
+    send = sends_object(MPI.Comm.send, MPI.Comm.isend)
+    ssend = sends_object(MPI.Comm.ssend, MPI.Comm.issend)
+
+    def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status = None) -> None:
+        """Receive a buffer; as mpi4py's."""
+        if not in_flight:
+            return super().Recv(buf, source, tag, status)
+        return _complete(super().Irecv(buf, source, tag), status)
 
     def Sendrecv(
         self,
@@ -93,6 +107,20 @@ class PointToPoint(Base):
         received = super().Irecv(recvbuf, source, recvtag)
         _complete(super().Isend(sendbuf, dest, sendtag))
         return _complete(received, status)
+
+    def Sendrecv_replace(
+        self,
+        buf: Any,
+        dest: int,
+        sendtag: int = 0,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status = None,
+    ) -> None:
+        """Send a buffer, and receive another one into it; as mpi4py's."""
+        if not in_flight:
+            return super().Sendrecv_replace(buf, dest, sendtag, source, recvtag, status)
+        return _complete(super().Isendrecv_replace(buf, dest, sendtag, source, recvtag), status)
 
     def Probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status = None) -> Any:
         """Wait for a message; as mpi4py's."""
