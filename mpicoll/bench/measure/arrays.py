@@ -1,4 +1,4 @@
-"""One case on one rank: the arrays, the arguments of the call, and the judgement of what it left."""
+"""Test arrays of a case on one rank: their numbers, the arguments of the call, and what is wrong after it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _described(buffer: Buffer) -> str:
 
 
 class Arrays:
-    """A case in one form on this rank.
+    """Test arrays of a case in one form on this rank.
 
     Attributes:
         case: the case.
