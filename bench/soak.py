@@ -26,7 +26,8 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.algorithms import registry
-from mpicoll.runtime import channel, turns
+from mpicoll.runtime.context import context
+from mpicoll.runtime.progress import turns
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 #: tenths of the calls until caches are full
@@ -216,15 +217,15 @@ def main() -> int:
     if first:
         vendor, version = MPI.get_vendor()
         print(f"{vendor} {'.'.join(map(str, version))}, {world.size} ranks, {asked.calls} calls, seed {asked.seed}")
-        print(f"{'calls':>8} {'seconds':>8} {'MiB':>8} {'channels':>8} {'slots':>6} {'in flight':>9} {'can make':>8}")
+        print(f"{'calls':>8} {'seconds':>8} {'MiB':>8} {'contexts':>8} {'slots':>6} {'in flight':>9} {'can make':>8}")
     rows = []
     for tenth in range(1, 11):
         for _ in range(asked.calls // 10):
             soak.call()
         soak.clear()
         gc.collect()
-        slots = sum(len(found.slots) for found in channel.live)
-        row = (resident(), len(channel.live), slots, len(turns.in_flight), can_make())
+        slots = sum(len(found.slots) for found in context.live)
+        row = (resident(), len(context.live), slots, len(turns.in_flight), can_make())
         row = (*(max(column) for column in zip(*world.allgather(row[:4]), strict=True)), row[4])
         rows.append(row)
         if first:

@@ -27,7 +27,7 @@ from mpi4py import MPI
 from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import MODELS
 from mpicoll.bench.output.results import Results
-from mpicoll.runtime.environment import local_rank
+from mpicoll.runtime.mpi.environment import local_rank
 
 plans = importlib.import_module("mpicoll.dispatch.plan")
 WORLD = MPI.COMM_WORLD
@@ -45,7 +45,7 @@ class Sweep:
         self.stream.use()
         self.comm = mpicoll.Communicator(WORLD)
         self.comm.Allreduce(cp.ones(1), cp.ones(1))  # maps the peers' memory
-        if self.comm._get_channel().mapped is None:
+        if self.comm._get_context().mapped is None:
             self.paths = [path for path in paths if path != "mapped"]
         self.rank, self.size = WORLD.rank, WORLD.size
         uid = WORLD.bcast(nccl.get_unique_id() if self.rank == 0 else None)
@@ -166,7 +166,7 @@ class Sweep:
         for choice, lanes in self.choices(name, nbytes):
             plans.LANES = lanes
             plans._planned.cache_clear()
-            self.comm._get_channel().recent.calls.clear()
+            self.comm._get_context().recent.calls.clear()
             call, key = partial(ours, choice), choice if self.once else f"{choice}+{lanes}"
             row["ours"][key] = [self.median(call, iterations, 2), self.streamed(call, many)]
         return row

@@ -61,7 +61,7 @@ class Rank:
         self.xp: Any = __import__("cupy" if device else "numpy")
         from mpi4py import MPI
 
-        from mpicoll.runtime.environment import local_rank
+        from mpicoll.runtime.mpi.environment import local_rank
 
         self.mpi, self.world, self.device = MPI, MPI.COMM_WORLD, device
         if device:

@@ -13,14 +13,14 @@ from mpicoll.algorithms import catalogue as _catalogue
 from mpicoll.analysis.verify import verify
 from mpicoll.dispatch.plan import Plan, plan
 from mpicoll.errors import MismatchError, ScheduleError, StalledError, TransportError, UnsupportedError
-from mpicoll.runtime.environment import prepare as _prepare
+from mpicoll.runtime.mpi.environment import prepare as _prepare
 from mpicoll.schedule.collectives import collective as _collective
 from mpicoll.settings import override, settings
 from mpicoll.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from mpicoll.communicator import Communicator
-    from mpicoll.runtime.ops import AVG, Op
+    from mpicoll.runtime.arguments.operators import AVG, Op
 
 __all__ = [
     "AVG",
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 #: names that need MPI, and where they are
-_LATE = {"Communicator": "mpicoll.communicator", "AVG": "mpicoll.runtime.ops", "Op": "mpicoll.runtime.ops"}
+_LATE = {"Communicator": "mpicoll.communicator", "AVG": "mpicoll.runtime.arguments.operators", "Op": "mpicoll.runtime.arguments.operators"}
 
 #: the functional layer: lower-case collectives that return arrays
 _FUNCTIONS = (

@@ -16,12 +16,12 @@ from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
 from mpicoll.point_to_point import PointToPoint
 from mpicoll.request import MessageRequest, PersistentRequest, Request
-from mpicoll.runtime import conductor, hot
-from mpicoll.runtime.agreement import Word, asked
-from mpicoll.runtime.channel import Channel, refuse_after_finalize
-from mpicoll.runtime.channels import channel_of, started_channel_of
-from mpicoll.runtime.decision import Call
-from mpicoll.runtime.spec import is_in_place, read_spec
+from mpicoll.runtime.arguments.bufspec import is_in_place, read_spec
+from mpicoll.runtime.call import conductor, hot
+from mpicoll.runtime.call.agreement import Word, asked
+from mpicoll.runtime.call.decision import Call
+from mpicoll.runtime.context.context import Context, refuse_after_finalize
+from mpicoll.runtime.context.contexts import context_of, started_context_of
 
 P = ParamSpec("P")
 
@@ -61,7 +61,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
     """
 
     _rules: str
-    _channel: Channel | None
+    _context: Context | None
     _hot: hot.HotCalls
 
     def __new__(cls, comm: MPI.Intracomm = MPI.COMM_WORLD, *, algorithms: str | None = None) -> Communicator:
@@ -75,7 +75,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         self = super().__new__(cls, comm)
         self._rules = algorithms if algorithms is not None else getattr(comm, "_rules", "")
         parse_rules(self._rules)
-        self._channel = None
+        self._context = None
         self._hot = hot.HotCalls()
         return self
 
@@ -96,17 +96,17 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
 
     def _run_in_turn(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> None:
         """Do a blocking call: the one way to the executor."""
-        channel = self._get_channel()
-        channel.take_turn()
+        context = self._get_context()
+        context.take_turn()
         try:
-            conductor.blocking(channel, self._hot, (method, arguments, algorithm, stream, self._rules))
+            conductor.blocking(context, self._hot, (method, arguments, algorithm, stream, self._rules))
         finally:
-            channel.end_turn()
+            context.end_turn()
 
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Request:
         """Start a nonblocking call; local."""
-        channel = self._channel = self._channel or started_channel_of(self, self._rules)
-        call = Call(channel, "nonblocking", method, arguments, algorithm, stream, self._rules)
+        context = self._context = self._context or started_context_of(self, self._rules)
+        call = Call(context, "nonblocking", method, arguments, algorithm, stream, self._rules)
         return Request(call, conductor.nonblocking(call))
 
     def _prepare(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> PersistentRequest:
@@ -116,11 +116,11 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         )
 
     def _call(self, form: str, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Call:
-        return Call(self._get_channel(), form, method, arguments, algorithm, stream, self._rules)
+        return Call(self._get_context(), form, method, arguments, algorithm, stream, self._rules)
 
     def _gathered_counts(self, sendbuf: Any, recvbuf: Any) -> list[int]:
         """Return every rank's number of elements of recvbuf, for Reduce_scatter without recvcounts."""
-        channel = self._get_channel()
+        context = self._get_context()
         what, count, trouble = "the counts of reduce_scatter", 0, None
         try:
             if is_in_place(sendbuf) or sendbuf is None or is_in_place(recvbuf) or recvbuf is None:
@@ -131,22 +131,22 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         except Exception as error:
             trouble = error
         word = Word.refusing(what, trouble) if trouble else Word(what, told=count)
-        return [said.told for said in conductor.tell(channel, word, trouble)]
+        return [said.told for said in conductor.tell(context, word, trouble)]
 
     def _tell(self, what: str, error: Exception) -> NoReturn:
         """Tell the other ranks that this one cannot make a call, where a setting demands it; raises the error."""
         if asked():
-            channel = self._get_channel()
-            channel.calls += 1
-            conductor.tell(channel, Word.refusing(what, error), error)
+            context = self._get_context()
+            context.calls += 1
+            conductor.tell(context, Word.refusing(what, error), error)
         raise error
 
-    def _get_channel(self) -> Channel:
-        channel = self._channel
-        if channel is None or not channel.ready:
-            channel = self._channel = channel_of(self, self._rules)
-        channel.check()
-        return channel
+    def _get_context(self) -> Context:
+        context = self._context
+        if context is None or not context.ready:
+            context = self._context = context_of(self, self._rules)
+        context.check()
+        return context
 
     def Free(self) -> None:
         """Free the communicator, once the calls in flight on it have ended; collective."""
@@ -160,8 +160,8 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
 
     def _settle(self) -> None:
         refuse_after_finalize()
-        if self._channel is not None and not self._channel.freed:
-            self._channel.settle()
+        if self._context is not None and not self._context.freed:
+            self._context.settle()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (MPI.Intracomm(self), self._rules)

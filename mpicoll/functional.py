@@ -19,10 +19,10 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.communicator import Communicator
-from mpicoll.runtime.agreement import Word
-from mpicoll.runtime.arrays import Array, as_array, device_of, is_cupy
-from mpicoll.runtime.conductor import tell
-from mpicoll.runtime.reader import read_root
+from mpicoll.runtime.arguments.arrays import Array, as_array, device_of, is_cupy
+from mpicoll.runtime.arguments.reader import read_root
+from mpicoll.runtime.call.agreement import Word
+from mpicoll.runtime.call.conductor import tell
 
 
 def communicator(comm: MPI.Intracomm | None = None) -> Communicator:
@@ -149,7 +149,7 @@ def scatter(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, out: Any =
 
 def _told(where: Communicator, name: str, mine: Any) -> list[Any]:
     """Return what every rank tells of its arrays, before a call whose result depends on all of them."""
-    words = tell(where._get_channel(), Word(f"the shapes of {name}", told=mine), None)
+    words = tell(where._get_context(), Word(f"the shapes of {name}", told=mine), None)
     return [word.told for word in words]
 
 

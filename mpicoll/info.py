@@ -9,7 +9,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from mpicoll.runtime.environment import VARIABLES, prepared
+from mpicoll.runtime.mpi.environment import VARIABLES, prepared
 from mpicoll.settings import TABLE, settings
 from mpicoll.version import __version__
 from mpicoll.versions import mpi_library, variables, versions
@@ -53,7 +53,7 @@ def _prepared() -> list[tuple[str, str]]:
 def _mpi() -> list[tuple[str, str]]:
     from mpi4py import MPI
 
-    from mpicoll.runtime.awareness import decide
+    from mpicoll.runtime.mpi.cuda_aware import decide
 
     ranks = MPI.COMM_WORLD.size
     found = [("MPI library", mpi_library()), ("ranks", str(ranks))]
@@ -73,8 +73,8 @@ def _mapped() -> str:
     """Return whether the ranks of this job have the path mapped; collective."""
     from mpi4py import MPI
 
-    from mpicoll.runtime.channels import channel_of
-    from mpicoll.runtime.environment import local_rank
+    from mpicoll.runtime.context.contexts import context_of
+    from mpicoll.runtime.mpi.environment import local_rank
 
     if MPI.COMM_WORLD.size == 1:
         return "decided for each communicator: start this on several ranks to see"
@@ -86,12 +86,12 @@ def _mapped() -> str:
         device, why = -1, f"{type(error).__name__}: {error}"
     if min(MPI.COMM_WORLD.allgather(device)) < 0:
         return f"no: {why if device < 0 else 'a rank has no device'}"
-    channel = channel_of(MPI.COMM_WORLD)
-    channel.connect(device)
-    if channel.mapped is None:
-        return f"no: {channel.peers}"
-    return f"yes, on all {channel.size} ranks" + (
-        "" if channel.mapped.linked else "; the GPUs are not linked by NVLink"
+    context = context_of(MPI.COMM_WORLD)
+    context.connect(device)
+    if context.mapped is None:
+        return f"no: {context.peers}"
+    return f"yes, on all {context.size} ranks" + (
+        "" if context.mapped.linked else "; the GPUs are not linked by NVLink"
     )
 
 

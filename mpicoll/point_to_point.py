@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from mpicoll.forms import like
 from mpicoll.request import MessageRequest
-from mpicoll.runtime.turns import in_flight, wait_for
+from mpicoll.runtime.progress.turns import in_flight, wait_for
 
 ANY_SOURCE, ANY_TAG = MPI.ANY_SOURCE, MPI.ANY_TAG
 Status = MPI.Status | None

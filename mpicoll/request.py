@@ -10,10 +10,10 @@ from typing import Any, Literal
 from mpi4py import MPI
 
 from mpicoll.dispatch.plan import Plan
-from mpicoll.runtime.decision import Call
-from mpicoll.runtime.flight import Prepared
-from mpicoll.runtime.progress import Operation
-from mpicoll.runtime.turns import advance_all, in_flight, wait_for
+from mpicoll.runtime.call.decision import Call
+from mpicoll.runtime.call.flight import Prepared
+from mpicoll.runtime.progress.operations import Operation
+from mpicoll.runtime.progress.turns import advance_all, in_flight, wait_for
 
 
 class Request:
@@ -69,7 +69,7 @@ class Request:
     def __del__(self) -> None:
         operation = getattr(self, "_operation", None)
         if (
-            operation is not None and not operation.done and not operation.channel.broken
+            operation is not None and not operation.done and not operation.context.broken
         ):  # it lives on among the operations in flight
             warnings.warn(f"unfinished {self._call.method.lower()} request was dropped", ResourceWarning, stacklevel=2)
 

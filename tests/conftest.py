@@ -95,7 +95,7 @@ class World:
 
 def _load_mpi() -> Any:
     """Import MPI as a user of mpicoll gets it: after the UCX that knows CUDA, where there is one."""
-    from mpicoll.runtime.environment import prepare
+    from mpicoll.runtime.mpi.environment import prepare
 
     prepare()
     from mpi4py import MPI
@@ -170,7 +170,7 @@ class Harness:
                 warnings.simplefilter("ignore")  # what CuPy says when imported is no reason
                 import cupy
 
-            from mpicoll.runtime.environment import local_rank
+            from mpicoll.runtime.mpi.environment import local_rank
 
             devices = cupy.cuda.runtime.getDeviceCount()
             cupy.cuda.Device(local_rank() % devices).use()

@@ -27,7 +27,7 @@ from mpicoll.bench.request.options import Options, parse
 from mpicoll.bench.tables import breakdown, overhead, overlap, times
 from mpicoll.bench.tables.bench import Bench
 from mpicoll.communicator import Communicator
-from mpicoll.runtime.channels import channel_of
+from mpicoll.runtime.context.contexts import context_of
 from mpicoll.settings import format_bytes, settings
 
 #: what makes the table of each mode
@@ -98,7 +98,7 @@ def _prepared(arguments: list[str], options: Options, world: MPI.Intracomm, repo
     backend = choose("numpy" if options.mode == "overhead" else options.buffers, world)
     comm = Communicator(world)
     header = report.header = environment.collect(arguments, world, comm, backend)
-    made, refused = baselines.make(options.baselines, world, backend, channel_of(comm).awareness)
+    made, refused = baselines.make(options.baselines, world, backend, context_of(comm).awareness)
     header["baselines"] = {name: getattr(baseline, "version", "") for name, baseline in made.items()}
     for name, why in refused.items():
         report.refuse("every call", f"baseline {name}:", why)

@@ -52,7 +52,7 @@ def test_importing_starts_nothing(plain, variable):
 def test_the_report_under_mpirun(job):
     """ABI-MIX: library, launcher and number of ranks are in the report, and agree here."""
     body = """
-        from mpicoll.runtime import info
+        from mpicoll import info
         text = "\\n".join(info.lines())
         assert "WARNING" not in text, text
         assert "MPI library" in text and f"{size}" in text

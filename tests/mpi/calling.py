@@ -21,7 +21,7 @@ import data
 import mpicoll
 import oracle
 from mpicoll.algorithms import registry
-from mpicoll.runtime.ops import MPI_OPS
+from mpicoll.runtime.arguments.operators import MPI_OPS
 
 #: elements of sentinel before and behind every array
 GUARD = 3
@@ -384,7 +384,7 @@ def check(comm: Any, case: Case, memory: Memory = HOST, **named: Any) -> None:
 
 def bound_plans(comm: Any) -> dict[Any, Any]:
     """Return what is bound for blocking calls on a communicator; the first item of a key is the plan."""
-    return dict(comm._get_channel().slot(0).bound)
+    return dict(comm._get_context().slot(0).bound)
 
 
 def _epsilon(dtype: str) -> float:

@@ -3,7 +3,7 @@
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.runtime import turns
+from mpicoll.runtime.progress import turns
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()

@@ -48,14 +48,14 @@ def memory(request: pytest.FixtureRequest, world: Any) -> Any:
         return HOST
     import cupy
 
-    awareness = world._get_channel().awareness
+    awareness = world._get_context().awareness
     if path == "direct" and not awareness.aware:
         pytest.skip(f"MPI is not given device pointers: {awareness.reason}")
     if path == "mapped":
-        channel = world._get_channel()
-        channel.connect(cupy.cuda.Device().id)
-        if channel.unoffered(compiled=True):
-            pytest.skip(f"path mapped is not offered: {channel.unoffered(compiled=True)}")
+        context = world._get_context()
+        context.connect(cupy.cuda.Device().id)
+        if context.unoffered(compiled=True):
+            pytest.skip(f"path mapped is not offered: {context.unoffered(compiled=True)}")
     return Memory(cupy, path)
 
 

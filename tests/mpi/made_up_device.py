@@ -1,6 +1,6 @@
 """A device that is made up: NumPy memory behind streams that work when they please.
 
-It stands in for CuPy under `mpicoll.runtime.device`, so that the order of what is enqueued can be
+It stands in for CuPy under `mpicoll.runtime.cuda.work`, so that the order of what is enqueued can be
 tested where there is no GPU.  What is enqueued is done at once ("early"), not before something
 waits for it ("late"), or by chance in between ("random"): whatever a program leaves open to chance
 goes wrong in one of them.
@@ -14,7 +14,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
-from mpicoll.runtime.host import Host
+from mpicoll.runtime.host.work import Host
 
 NOT_READY = 600
 
@@ -81,7 +81,7 @@ class Event:
 
 
 class MadeUp:
-    """The parts of CuPy that `runtime/device.py` uses."""
+    """The parts of CuPy that `runtime/cuda/work.py` uses."""
 
     def __init__(self, manner):
         self.streams, self.events, self.last = Streams(manner), {}, 0
@@ -213,8 +213,9 @@ def install(monkeypatch, manner):
     for name in ("device", "launch", "staged"):  # imported anew, now and after the test
         monkeypatch.setitem(sys.modules, f"mpicoll.runtime.{name}", None)
         del sys.modules[f"mpicoll.runtime.{name}"]
-    from mpicoll.runtime import arrays, execute
-    from mpicoll.runtime.device import Device
+    from mpicoll.runtime.arguments import arrays
+    from mpicoll.runtime.call import execute
+    from mpicoll.runtime.cuda.work import Device
 
     on_the_host = execute.unpack
 

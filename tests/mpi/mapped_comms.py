@@ -27,10 +27,10 @@ def connected(nbytes: int = 0, **values: Any) -> Any:
     values |= {"mapped_bytes": nbytes} if nbytes else {}
     with mpicoll.override(path="mapped", **values):
         comm = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
-        channel = comm._get_channel()
-        channel.connect(cupy.cuda.Device().id)
-    if isinstance(channel.peers, str):
-        _why.append(f"path mapped is not offered: {channel.peers}")
+        context = comm._get_context()
+        context.connect(cupy.cuda.Device().id)
+    if isinstance(context.peers, str):
+        _why.append(f"path mapped is not offered: {context.peers}")
         comm.Free()
         pytest.skip(_why[0])
     return comm
@@ -44,12 +44,12 @@ class Kinds:
 
     def comm(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         """Return it; its calls must be made while the test lasts, for the protocol is forced."""
-        from mpicoll.runtime import mapped
+        from mpicoll.runtime.paths.mapped import path
 
         limit, nbytes = KINDS[kind]
         if kind not in self.comms:
             self.comms[kind] = connected(nbytes)
-        monkeypatch.setattr(mapped, "LINES_LIMIT", limit)
+        monkeypatch.setattr(path, "LINES_LIMIT", limit)
         return self.comms[kind]
 
     def free(self) -> None:

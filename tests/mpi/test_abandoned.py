@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.request import Request
-from mpicoll.runtime import faults
+from mpicoll.runtime.progress import faults
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
@@ -98,7 +98,7 @@ def test_memory_of_a_call_whose_operator_raised_in_its_middle(form):
     request = None
     del x
     gc.collect()
-    assert (gone() is not None) is bool(comm._channel.broken)
+    assert (gone() is not None) is bool(comm._context.broken)
     everybody.Barrier()
     comm.Free()
 
@@ -110,10 +110,10 @@ def test_the_words_of_ranks_that_still_speak_when_one_has_refused():
         comm.Barrier()
         before = len(faults.abandoned)
         if RANK == SIZE - 1:
-            comm._channel.refusals.post(2, ValueError("lost"), final=True)
+            comm._context.refusals.post(2, ValueError("lost"), final=True)
         else:
             with pytest.raises(mpicoll.MismatchError, match="ValueError"):
                 comm.Iallreduce(np.ones(COUNT), np.zeros(COUNT)).Wait()
-            kept = [routine for channel, *_, routine, _ in faults.abandoned[before:] if channel is comm._channel]
+            kept = [routine for context, *_, routine, _ in faults.abandoned[before:] if context is comm._context]
             assert [getgeneratorstate(routine) for routine in kept] == [GEN_SUSPENDED]
         everybody.Barrier()

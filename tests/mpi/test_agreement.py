@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpi.calling import Case, check
-from mpicoll.runtime.waiting import cores
+from mpicoll.runtime.mpi.waiter import cores
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()

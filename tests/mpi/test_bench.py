@@ -19,7 +19,7 @@ from mpicoll.bench.output.results import read
 from mpicoll.bench.request.cases import CALLS, make_case
 from mpicoll.bench.request.numbers import REDUCTIONS
 from mpicoll.bench.run import run
-from mpicoll.runtime.ops import OPERATORS
+from mpicoll.runtime.arguments.operators import OPERATORS
 
 WORLD = MPI.COMM_WORLD
 LAST = WORLD.size - 1

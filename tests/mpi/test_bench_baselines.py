@@ -15,8 +15,8 @@ from mpicoll.bench.measure.backends import Host
 from mpicoll.bench.output.results import read
 from mpicoll.bench.request.cases import CALLS, make_case
 from mpicoll.bench.run import run
-from mpicoll.runtime.awareness import Awareness
-from mpicoll.runtime.host import view
+from mpicoll.runtime.host.work import view
+from mpicoll.runtime.mpi.cuda_aware import Awareness
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size

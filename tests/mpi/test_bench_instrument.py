@@ -18,7 +18,7 @@ from mpicoll.bench.run import run
 from mpicoll.bench.tables import breakdown, overhead
 from mpicoll.bench.tables.breakdown import Breakdown
 from mpicoll.bench.tables.overhead import Overhead
-from mpicoll.runtime.bound import Bound
+from mpicoll.runtime.program.bound import Bound
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size

@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpi.made_up_device import install
-from mpicoll.runtime.awareness import Awareness
+from mpicoll.runtime.mpi.cuda_aware import Awareness
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
@@ -29,11 +29,11 @@ def path(request):
 
 @pytest.fixture
 def comm(made_up, monkeypatch):
-    from mpicoll.runtime import around
+    from mpicoll.runtime.paths import mirror
 
-    monkeypatch.setattr(around, "can_be_mapped", lambda address: True)
+    monkeypatch.setattr(mirror, "can_be_mapped", lambda address: True)
     comm = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
-    comm._get_channel().awareness = Awareness(True, "made up")
+    comm._get_context().awareness = Awareness(True, "made up")
     yield comm
     made_up.streams.capturing.clear()
     made_up.streams.finish()
@@ -76,7 +76,7 @@ def test_a_path_of_messages_is_refused_with_the_reason(made_up, comm, path, stre
 
 def test_the_reason_is_named_where_the_path_mapped_is_there(made_up, comm, stream, monkeypatch):
     """A setting, or the call, asks for messages."""
-    monkeypatch.setattr(comm._get_channel(), "peers", SimpleNamespace(device=0))
+    monkeypatch.setattr(comm._get_context(), "peers", SimpleNamespace(device=0))
     x, y = np.full(1000, RANK + 1.0), np.zeros(1000)
     with mpicoll.override(path="staged"):
         refused(made_up, stream, "not offered: path='staged' is set", lambda: comm.Allreduce(x, y))
@@ -122,7 +122,7 @@ def test_a_call_in_flight_when_the_capture_begins_ends_outside_of_the_graph(made
 
 
 def test_arrays_on_the_host_are_not_concerned(made_up, comm, stream, monkeypatch):
-    from mpicoll.runtime import arrays
+    from mpicoll.runtime.arguments import arrays
 
     monkeypatch.setattr(arrays, "device_of", lambda array: -1)
     made_up.streams.capturing.add(stream.ptr)

@@ -168,7 +168,7 @@ def test_a_rank_that_does_not_come(limited, form):
     if comm.rank == LAST:
         MPI.COMM_WORLD.Barrier()  # wait for the others' errors
         return
-    number = comm._get_channel().calls + 1
+    number = comm._get_context().calls + 1
     name = "barrier" if form == "barrier" else "allreduce"
     text = rf"^{name} #{number} .*: rank {comm.rank}, .* for 0.5 s; rank {LAST} on \S+ has not made the call$"
     with pytest.raises(mpicoll.StalledError, match=text):

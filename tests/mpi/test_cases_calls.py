@@ -15,8 +15,9 @@ import mpicoll
 from mpi.calling import REDUCING, ROOTED, UNKNOWN_COUNTS, VECTOR, Case, check, each_that_serves, refusal
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
-from mpicoll.runtime import channel, turns
-from mpicoll.runtime.layout import Layout, Shape
+from mpicoll.runtime.context import context
+from mpicoll.runtime.program.layout import Layout, Shape
+from mpicoll.runtime.progress import turns
 from mpicoll.schedule.ir import Ref, Schedule
 from mpicoll.schedule.program import TAGS
 
@@ -251,7 +252,7 @@ def test_a_threshold_is_exact(own):
 
 def test_split_use_and_free_many_times(world):
     """COMM-LEAK: no communicator stays behind, nor does a wrapper make one."""
-    before = len(channel.live)
+    before = len(context.live)
     for turn in range(10):
         comm = world.Split(RANK % 2, RANK)
         y = np.zeros(2)
@@ -261,7 +262,7 @@ def test_split_use_and_free_many_times(world):
         comm.Free()
     for _ in range(500):
         mpicoll.Communicator(world)
-    assert len(channel.live) == before
+    assert len(context.live) == before
 
 
 def test_ranks_are_those_of_the_communicator(comms):
@@ -289,10 +290,10 @@ def test_tags_stay_below_their_bound(own):
     """TAG-UB: counters that were running for long make no tag too large, on split communicators too."""
     half = own.Split(RANK % 2)
     for comm in (own, half):
-        channel = comm._get_channel()
+        context = comm._get_context()
         bound = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
-        assert channel.most_slots * TAGS - 1 <= bound
-        channel.persistent = channel.most_slots * 1000 - 10
+        assert context.most_slots * TAGS - 1 <= bound
+        context.persistent = context.most_slots * 1000 - 10
         for turn in range(20):
             y = np.zeros(3)
             comm.Iallreduce(np.full(3, float(turn)), y).Wait()
@@ -302,7 +303,7 @@ def test_tags_stay_below_their_bound(own):
             request.Wait()
             request.Free()
             assert y[0] == turn * comm.size
-        assert max(slot.lane for slot in channel.slots.values()) * TAGS <= bound
+        assert max(slot.lane for slot in context.slots.values()) * TAGS <= bound
     half.Free()
 
 
@@ -440,7 +441,7 @@ def test_displacements_above_2_to_the_31(world):
 
 def test_gathered_counts_that_overflow_together(world):
     """INT32-DISPL: the number of bytes is computed with Python's integers, whatever holds the counts."""
-    from mpicoll.runtime.spec import read_spec
+    from mpicoll.runtime.arguments.bufspec import read_spec
 
     spec = read_spec("allgatherv", "recvbuf", [np.zeros(1, "i1"), np.full(3, 1_200_000_000, "i4")])
     assert sum(spec.counts) == 3_600_000_000

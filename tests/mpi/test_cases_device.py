@@ -244,7 +244,7 @@ def test_the_device_of_a_rank(world):
     """DEV-RANKMAP: ranks of a node have its devices in turn; calls change no device and open no other one."""
     import cupy
 
-    from mpicoll.runtime.environment import local_rank
+    from mpicoll.runtime.mpi.environment import local_rank
 
     count = cupy.cuda.runtime.getDeviceCount()
     assert cupy.cuda.Device().id == local_rank() % count
@@ -335,7 +335,7 @@ def test_an_array_of_almost_half_the_memory(world):
     """MEM-SCRATCH: 45 % of the device; scratch is bounded, so all algorithms have room."""
     import cupy
 
-    if not world._get_channel().awareness.aware:
+    if not world._get_context().awareness.aware:
         pytest.skip("staged arrays have copies as large in pinned memory")
     sharing = ranks_of_my_device()
     cupy.get_default_memory_pool().free_all_blocks()
@@ -360,7 +360,7 @@ def test_more_than_2_to_the_31_bytes_on_the_device(world):
     count = (1 << 30) + 8
     if WORLD.allreduce(cupy.cuda.runtime.memGetInfo()[1], MPI.MIN) < 3 * 2 * count * sharing:
         pytest.skip("not enough device memory")
-    if not world._get_channel().awareness.aware:
+    if not world._get_context().awareness.aware:
         pytest.skip("staged arrays have copies as large in pinned memory")
     with cupy.cuda.using_allocator(plain):
         x = cupy.ones(count, "f2")
@@ -415,7 +415,7 @@ def test_no_path_is_much_better_than_the_chosen_one(world):
             times.append(WORLD.allreduce(time.monotonic() - start, MPI.MAX))
         return statistics.median(times[2:])
 
-    paths = world._get_channel().paths()
+    paths = world._get_context().paths()
     for count in (2, 1 << 10, 1 << 16, 1 << 22):
         best = min(seconds(count, algorithm=f"ring@{path}") for path in paths)
         best = min(best, *(seconds(count, algorithm=f"one_shot@{path}") for path in paths))

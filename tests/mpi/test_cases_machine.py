@@ -11,8 +11,8 @@ from mpi.calling import Case, check
 from mpicoll import info
 from mpicoll.bench.measure.backends import Host
 from mpicoll.bench.output import environment as facts
-from mpicoll.runtime import awareness, environment
-from mpicoll.runtime.awareness import Awareness
+from mpicoll.runtime.mpi import cuda_aware, environment
+from mpicoll.runtime.mpi.cuda_aware import Awareness
 
 SIZE = MPI.COMM_WORLD.Get_size()
 #: what makes this MPI not use UCX
@@ -26,30 +26,30 @@ def machine(monkeypatch):
     """A machine with a driver, on which nothing else is known; afterwards all is found out again."""
     for name in ("UCX_TLS", "OMPI_MCA_pml", "MPIR_CVAR_CH4_NETMOD"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(awareness, "has_driver", lambda: True)
-    monkeypatch.setattr(awareness, "prepared", environment.Prepared())
-    monkeypatch.setattr(awareness, "library_answer", lambda: None)
-    monkeypatch.setattr(awareness, "probe", lambda: Awareness(False, "a probe failed"))
+    monkeypatch.setattr(cuda_aware, "has_driver", lambda: True)
+    monkeypatch.setattr(cuda_aware, "prepared", environment.Prepared())
+    monkeypatch.setattr(cuda_aware, "library_answer", lambda: None)
+    monkeypatch.setattr(cuda_aware, "probe", lambda: Awareness(False, "a probe failed"))
     yield monkeypatch
-    awareness.decide.cache_clear()
+    cuda_aware.decide.cache_clear()
 
 
 def decide(**override):
-    awareness.decide.cache_clear()
+    cuda_aware.decide.cache_clear()
     with mpicoll.override(**override):
-        return awareness.decide()
+        return cuda_aware.decide()
 
 
 def test_who_decides(machine):
     """AWARE-DETECT: the setting, the UCX that was loaded, the library, a probe; each gives its reason."""
     assert decide() == Awareness(False, "a probe failed")
-    machine.setattr(awareness, "library_answer", lambda: Awareness(True, "the library says so"))
+    machine.setattr(cuda_aware, "library_answer", lambda: Awareness(True, "the library says so"))
     assert decide() == Awareness(True, "the library says so")
-    machine.setattr(awareness, "prepared", environment.Prepared(ucx="1.2"))
+    machine.setattr(cuda_aware, "prepared", environment.Prepared(ucx="1.2"))
     assert decide() == Awareness(True, "UCX 1.2 with CUDA was loaded under the MPI library")
     assert decide(cuda_aware="no") == Awareness(False, "setting cuda_aware")
     assert decide(cuda_aware="yes") == Awareness(True, "setting cuda_aware")
-    machine.setattr(awareness, "has_driver", lambda: False)
+    machine.setattr(cuda_aware, "has_driver", lambda: False)
     assert not decide().aware
 
 
@@ -58,37 +58,37 @@ def test_the_loaded_library_is_told_not_to(machine, name, value):
     """AWARE-DETECT: a UCX that knows CUDA is loaded, but the user has switched that, or UCX itself, off."""
     machine.setenv(name, value)
     overridden = {} if name == "UCX_TLS" else {name: value}
-    machine.setattr(awareness, "prepared", environment.Prepared(ucx="1.2", overridden=overridden))
+    machine.setattr(cuda_aware, "prepared", environment.Prepared(ucx="1.2", overridden=overridden))
     assert not decide().aware
 
 
 def test_one_rank_that_cannot_is_enough():
     """AWARE-SEGV: device pointers are used only where all ranks say yes; the reason names the rank."""
     yes, no = Awareness(True, "of course"), Awareness(False, "no idea")
-    assert awareness.agree([yes, yes]) == yes
-    assert awareness.agree([yes, no, yes]) == Awareness(False, "rank 1: no idea")
+    assert cuda_aware.agree([yes, yes]) == yes
+    assert cuda_aware.agree([yes, no, yes]) == Awareness(False, "rank 1: no idea")
 
 
 def test_no_pointer_without_knowledge(world):
     """AWARE-SEGV: where nothing is known, device arrays have the path through the host only."""
-    channel = world._get_channel()
-    assert channel.paths() == (("direct", "staged") if channel.awareness.aware else ("staged",))
-    if not channel.awareness.aware:
+    context = world._get_context()
+    assert context.paths() == (("direct", "staged") if context.awareness.aware else ("staged",))
+    if not context.awareness.aware:
         with mpicoll.override(path="direct"):
-            assert channel.paths() == ("staged",)
+            assert context.paths() == ("staged",)
 
 
 def test_the_probe_is_a_process_of_its_own(machine, world):
     """AWARE-DETECT: a crash or a hang of the probe is an answer; it is no rank of this job."""
-    environ = awareness.probe_environment({"PMI_RANK": "1", "PMIX_RANK": "1", "OMPI_MCA_pml": "ucx", "HOME": "/"})
+    environ = cuda_aware.probe_environment({"PMI_RANK": "1", "PMIX_RANK": "1", "OMPI_MCA_pml": "ucx", "HOME": "/"})
     assert set(environ) == {"OMPI_MCA_pml", "HOME", "MPICOLL_PREPARE"}
     for code, text in (("raise SystemExit(3)", "exit status 3"), ("import os; os.abort()", "exit status -6")):
         machine.undo()
-        machine.setattr(awareness, "_PROBE", code)
-        found = awareness.probe()
+        machine.setattr(cuda_aware, "_PROBE", code)
+        found = cuda_aware.probe()
         assert (found.aware, text in found.reason) == (False, True)
-    machine.setattr(awareness, "_PROBE", "pass")
-    assert awareness.probe().aware
+    machine.setattr(cuda_aware, "_PROBE", "pass")
+    assert cuda_aware.probe().aware
     check(world, Case("Allreduce"))
 
 
@@ -105,12 +105,12 @@ def test_launcher_and_library_that_differ(monkeypatch, launcher, ranks, warned):
 
 def test_the_report_tells_decision_and_reason(monkeypatch):
     """AWARE-DETECT: `python -m mpicoll info` prints whether MPI gets device pointers, and why."""
-    awareness.decide.cache_clear()
-    monkeypatch.setattr(awareness, "has_driver", lambda: False)
+    cuda_aware.decide.cache_clear()
+    monkeypatch.setattr(cuda_aware, "has_driver", lambda: False)
     try:
         found = dict(info.rows())
     finally:
-        awareness.decide.cache_clear()
+        cuda_aware.decide.cache_clear()
     if mpicoll.settings.cuda_aware is None:
         assert found["device pointers in MPI"] == "no: no NVIDIA driver on this machine"
         assert found["paths for device arrays"] == "staged"

@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpi.calling import Case, check
-from mpicoll.runtime import channel
+from mpicoll.runtime.context import context
 
 METHODS = [m for row in mpicoll.algorithms() for m in mpicoll.schedule.collectives.collective(row).methods]
 
@@ -164,14 +164,14 @@ def test_communicators_are_independent(comms):
 
 
 def test_nothing_is_left_of_a_freed_communicator(world):
-    before = len(channel.live)
+    before = len(context.live)
     for turn in range(20):
         comm = world.Split(0, world.rank)
         y = np.zeros(3)
         comm.Allreduce(np.full(3, turn, "f8"), y)
         assert y.tolist() == [turn * world.size] * 3
         comm.Free()
-    assert len(channel.live) == before
+    assert len(context.live) == before
 
 
 def test_communicators_do_not_run_out():
@@ -186,11 +186,11 @@ def test_communicators_do_not_run_out():
 
 def test_wrapping_again_makes_no_further_duplicate(world):
     """COMM-LEAK: All wrappers of a communicator share what is private to it."""
-    before = len(channel.live)
+    before = len(context.live)
     for _ in range(100):
         mpicoll.Communicator(MPI.COMM_WORLD).Barrier()
-    assert len(channel.live) == before
-    assert mpicoll.Communicator(MPI.COMM_WORLD)._get_channel() is world._get_channel()
+    assert len(context.live) == before
+    assert mpicoll.Communicator(MPI.COMM_WORLD)._get_context() is world._get_context()
 
 
 @pytest.mark.parametrize("algorithm", [a + s for a in mpicoll.algorithms("barrier")["barrier"] for s in ("", "/3")])

@@ -14,7 +14,7 @@ from mpi.busy import spin
 from mpi.calling import REDUCING, VECTOR, Case, Memory, check, forms
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
-from mpicoll.runtime.pointers import can_be_mapped
+from mpicoll.runtime.cuda.ipc import can_be_mapped
 
 pytestmark = pytest.mark.gpu
 
@@ -72,7 +72,7 @@ def direct(world):
     """The direct path, where MPI takes device pointers."""
     import cupy
 
-    awareness = world._get_channel().awareness
+    awareness = world._get_context().awareness
     if not awareness.aware:
         pytest.skip(f"MPI is not given device pointers: {awareness.reason}")
     with mpicoll.override(path="direct"):
@@ -82,7 +82,7 @@ def direct(world):
 @pytest.fixture(params=["direct", "staged"])
 def path(request, world):
     """Both paths that send messages."""
-    if request.param == "direct" and not world._get_channel().awareness.aware:
+    if request.param == "direct" and not world._get_context().awareness.aware:
         pytest.skip("MPI is not given device pointers")
     with mpicoll.override(path=request.param):
         yield request.param
@@ -158,7 +158,7 @@ def test_the_copies_are_kept(world, direct, kind):
     import cupy
 
     def used():
-        return {key: arena.nbytes for key, arena in world._get_channel().slot(0).arenas.items()}
+        return {key: arena.nbytes for key, arena in world._get_context().slot(0).arenas.items()}
 
     with allocating(kind):
         x = cupy.ones(300_000)

@@ -5,8 +5,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.runtime.exchange import HEADER, SHORT, exchanged, met
-from mpicoll.runtime.refusals import Refusals
+from mpicoll.runtime.progress.exchange import HEADER, SHORT, exchanged, met
+from mpicoll.runtime.progress.refusals import Refusals
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()

@@ -8,7 +8,7 @@ import mpicoll
 from mpi.calling import HOST, VECTOR, Call, Case, check
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
-from mpicoll.runtime import channel
+from mpicoll.runtime.context import context
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
@@ -113,10 +113,10 @@ def test_an_exchange_whose_end_is_a_barrier_that_is_tested():
 
 def test_a_wrapper_alone_sends_nothing(world):
     """Nor do those that are made by a method: what is private is made by the first call."""
-    before = len(channel.live)
+    before = len(context.live)
     comm = world.Dup()
     wrappers = [mpicoll.Communicator(comm) for _ in range(3)]
-    assert len(channel.live) == before
+    assert len(context.live) == before
     if RANK == 0:
         wrappers.append(mpicoll.Communicator(comm, algorithms="allreduce:ring"))
     everybody.Barrier()

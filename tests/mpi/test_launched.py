@@ -2,21 +2,21 @@
 
 import pytest
 
-from mpicoll.runtime import progress
-from mpicoll.runtime.bound import Bound
-from mpicoll.runtime.progress import Operation
+from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.progress import operations
+from mpicoll.runtime.progress.operations import Operation
 
 
 @pytest.mark.parametrize("messages", [["one"], []], ids=["messages", "a kernel"])
 def test_its_end_is_awaited_where_messages_are_in_flight(world, messages):
     """Other ranks may need these messages before they launch their part, and the caller may wait for the device."""
-    channel, looks, launched = world._get_channel(), [], []
+    context, looks, launched = world._get_context(), [], []
     other = Bound(requests=messages)
     other.add(lambda: None, poll=lambda: looks.append(1) or len(looks) > 20)
-    operation = Operation(channel, lambda own: progress.steps(own, other))
+    operation = Operation(context, lambda own: operations.steps(own, other))
     bound = Bound(mark=lambda: lambda: operation.done)
     bound.add(lambda: launched.append(1))
-    progress.run(bound, channel)
+    operations.run(bound, context)
     assert launched == [1]
     assert operation.done is bool(messages)
     operation.wait()
@@ -25,4 +25,4 @@ def test_its_end_is_awaited_where_messages_are_in_flight(world, messages):
 def test_alone_it_is_not(world):
     bound = Bound(mark=lambda: pytest.fail("nothing is in flight"))
     bound.add(lambda: None)
-    progress.run(bound, world._get_channel())
+    operations.run(bound, world._get_context())

@@ -11,7 +11,7 @@ import mpicoll
 from mpi.calling import Case, check
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
-from mpicoll.runtime import turns
+from mpicoll.runtime.progress import turns
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
@@ -227,7 +227,7 @@ def test_what_is_made_of_a_communicator_has_its_rules_and_type(how):
         made.Free()
     else:
         assert made == parent
-        assert made._get_channel() is parent._get_channel()
+        assert made._get_context() is parent._get_context()
     assert is_ruled(parent)
     parent.Free()
 

@@ -11,10 +11,10 @@ import mpicoll
 from mpi.calling import REDUCING, VECTOR, Case, Memory, check, forms
 from mpi.made_up_device import install
 from mpicoll.algorithms import registry
-from mpicoll.runtime import around
-from mpicoll.runtime.awareness import Awareness
-from mpicoll.runtime.bound import Binder
-from mpicoll.runtime.waiting import Waiter
+from mpicoll.runtime.mpi.cuda_aware import Awareness
+from mpicoll.runtime.mpi.waiter import Waiter
+from mpicoll.runtime.paths import mirror
+from mpicoll.runtime.program.bound import Binder
 
 SIZE = MPI.COMM_WORLD.Get_size()
 #: what goes around a program is one rank's own affair: more ranks take time and show nothing new
@@ -45,7 +45,7 @@ def made_up(request, monkeypatch):
 def comm(made_up):
     """A communicator whose MPI takes device pointers; it has done nothing yet."""
     comm = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
-    comm._get_channel().awareness = Awareness(True, "made up")
+    comm._get_context().awareness = Awareness(True, "made up")
     yield comm
     made_up.streams.finish()
     comm.Free()
@@ -53,7 +53,7 @@ def comm(made_up):
 
 @pytest.fixture
 def nothing_can_be_mapped(monkeypatch):
-    monkeypatch.setattr(around, "can_be_mapped", lambda address: False)
+    monkeypatch.setattr(mirror, "can_be_mapped", lambda address: False)
 
 
 @pytest.fixture(params=["direct", "staged", "copied"])
@@ -63,7 +63,7 @@ def memory(request, made_up):
         request.getfixturevalue("nothing_can_be_mapped")
         return OnDevice(np, "direct", made_up)
     if request.param == "direct":
-        request.getfixturevalue("monkeypatch").setattr(around, "can_be_mapped", lambda address: True)
+        request.getfixturevalue("monkeypatch").setattr(mirror, "can_be_mapped", lambda address: True)
     return OnDevice(np, request.param, made_up)
 
 
@@ -212,7 +212,7 @@ def test_only_what_cannot_be_mapped_is_copied(monkeypatch, made_up, comm, which)
     """No message touches such an array, and the other one has no copy."""
     x, y = np.ones(40_000), np.zeros(40_000)
     bad = {"input": [x], "output": [y], "both": [x, y]}[which]
-    monkeypatch.setattr(around, "can_be_mapped", lambda address: address not in [a.ctypes.data for a in bad])
+    monkeypatch.setattr(mirror, "can_be_mapped", lambda address: address not in [a.ctypes.data for a in bad])
     listening = listened(monkeypatch, made_up, comm, "direct", "two_shot/3", x, y)
     text = listening.copies(*bad)
     assert ("<" in text, ">" in text) == (which != "output", which != "input")
@@ -229,7 +229,7 @@ def test_memory_that_cannot_be_mapped_in_place(made_up, comm, nothing_can_be_map
             comm.Allreduce(MPI.IN_PLACE, y, algorithm="ring/3")
         made_up.streams.finish()
         assert (y == float(SIZE) ** (turn + 1)).all()
-    arenas = comm._get_channel().slot(0).arenas
+    arenas = comm._get_context().slot(0).arenas
     assert [kind for kind, _ in arenas] == ["device"]
     assert arenas["device", 0].nbytes <= 1 << 20
 

@@ -49,19 +49,19 @@ def test_the_plan_says_so(comm, memory):
     with mpicoll.override(path=None):
         x, y = memory.xp.zeros(10), memory.xp.zeros(10)
         assert comm.Get_plan("Allreduce", x, y, algorithm="ring@mapped").path == "mapped"
-        assert "mapped" in comm._get_channel().paths()
+        assert "mapped" in comm._get_context().paths()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_protocol_is_the_one_that_is_tested(kinds, monkeypatch, memory, kind):
     """On a machine without NVLink both are `slices`."""
-    from mpicoll.runtime import mapped
+    from mpicoll.runtime.paths.mapped import path
 
     comm, taken = kinds.comm(kind, monkeypatch), []
-    choose = mapped._protocol
-    monkeypatch.setattr(mapped, "_protocol", lambda *given: taken.append(choose(*given)) or taken[-1])
+    choose = path._protocol
+    monkeypatch.setattr(path, "_protocol", lambda *given: taken.append(choose(*given)) or taken[-1])
     comm.Allreduce(memory.xp.ones(1234), memory.xp.zeros(1234), algorithm="ring@mapped")
-    (protocol, slots), peers = taken[0], comm._get_channel().peers
+    (protocol, slots), peers = taken[0], comm._get_context().peers
     assert protocol.name == (kind.split()[-1] if peers.linked else "slices")
     assert (slots < 100) is kind.startswith("narrow")
 

@@ -169,10 +169,10 @@ def test_no_inboxes_are_made_where_they_are_not_wanted(xp):
     x, y = xp.full(1000, RANK + 1.0), xp.zeros(1000)
     with mpicoll.override(path="staged"):
         comm.Allreduce(x, y)
-    assert comm._get_channel().peers is None
+    assert comm._get_context().peers is None
     with mpicoll.override(path=None):
         comm.Allreduce(x, y)
-        assert comm._get_channel().mapped is not None
+        assert comm._get_context().mapped is not None
     assert (y.get() == RANKS).all()
     comm.Free()
 

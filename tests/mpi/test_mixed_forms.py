@@ -12,8 +12,8 @@ import mpicoll
 from mpi.calling import HOST, VECTOR, Call, Case
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
-from mpicoll.runtime import turns
-from mpicoll.runtime.channel import NONBLOCKING
+from mpicoll.runtime.context.context import NONBLOCKING
+from mpicoll.runtime.progress import turns
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()

@@ -19,7 +19,7 @@ from mpi.busy import spin
 from mpi.calling import HOST, REDUCING, ROOTED, VECTOR, Call, Case, check, forms
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
-from mpicoll.runtime import turns
+from mpicoll.runtime.progress import turns
 
 SIZE = MPI.COMM_WORLD.Get_size()
 METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier"]

@@ -9,7 +9,7 @@ from mpi4py import MPI
 import mpicoll
 from mpi.calling import Case, check
 from mpicoll.request import Request
-from mpicoll.runtime import turns
+from mpicoll.runtime.progress import turns
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
@@ -92,7 +92,7 @@ def at_once(comm, mine, enough=None):
 def test_a_call_that_starts_says_nothing_of_the_others(monkeypatch, comm):
     """Their words may be there already; they are told by Wait all the same."""
     check(comm, Case("Allreduce"))
-    monkeypatch.setattr("mpicoll.runtime.decision.exchanged", at_once)
+    monkeypatch.setattr("mpicoll.runtime.call.decision.exchanged", at_once)
     if RANK == ODD:
         with pytest.raises(ValueError, match="recvbuf has 5 elements"):
             comm.Iallreduce(zeros(), zeros(5))

@@ -17,7 +17,7 @@ import mpicoll
 import oracle
 from mpi.calling import REDUCING, Case, check, refusal
 from mpicoll.algorithms import registry
-from mpicoll.runtime.ops import MPI_OPS
+from mpicoll.runtime.arguments.operators import MPI_OPS
 
 #: elements: some more than 8 ranks, so that blocks differ
 COUNT = 11

@@ -14,7 +14,7 @@ import oracle
 from mpi.calling import HOST, MANY_RECEIVED, MANY_SENT, REDUCING, ROOTED, VECTOR, Case, check, forms
 from mpicoll.algorithms import registry
 from mpicoll.request import PersistentRequest, Request
-from mpicoll.runtime import turns
+from mpicoll.runtime.progress import turns
 
 SIZE = MPI.COMM_WORLD.Get_size()
 METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier"]

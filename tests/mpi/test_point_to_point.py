@@ -10,7 +10,7 @@ import mpicoll
 from mpi.calls_in_flight import LARGE, InFlight
 from mpi.exchanges import BUFFERS, LEFT, NOBODY, OBJECTS, TAG
 from mpicoll.point_to_point import PointToPoint
-from mpicoll.runtime import turns
+from mpicoll.runtime.progress import turns
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()

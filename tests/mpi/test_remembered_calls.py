@@ -175,4 +175,4 @@ def test_equal_calls_are_remembered(comm):
         comm.Iallreduce(x, y).Wait()
         comm.Reduce(x, y, MPI.MAX, SIZE - 1)
     assert len(bound_plans(comm)) == 2
-    assert len(comm._get_channel().recent.calls) == 3
+    assert len(comm._get_context().recent.calls) == 3

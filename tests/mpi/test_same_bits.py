@@ -6,7 +6,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpi.calling import Case, refusal
-from mpicoll.runtime.ops import MPI_OPS
+from mpicoll.runtime.arguments.operators import MPI_OPS
 
 P = MPI.COMM_WORLD.Get_size()
 ALGORITHMS = [a for a in mpicoll.algorithms("allreduce")["allreduce"] if not refusal(Case("Allreduce", a), P)]

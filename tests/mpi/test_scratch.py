@@ -7,10 +7,10 @@ from mpi4py import MPI
 from mpicoll.algorithms import registry
 from mpicoll.dispatch.plan import Key, make_plan
 from mpicoll.dispatch.select import Facts
-from mpicoll.runtime.execute import program_of
-from mpicoll.runtime.layout import Layout, Shape
-from mpicoll.runtime.operands import Operands
-from mpicoll.runtime.reader import dense
+from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.arguments.reader import dense
+from mpicoll.runtime.call.execute import program_of
+from mpicoll.runtime.program.layout import Layout, Shape
 from mpicoll.settings import settings
 
 pytestmark = pytest.mark.skipif(MPI.COMM_WORLD.Get_size() > 1, reason="one rank lays out all of them")

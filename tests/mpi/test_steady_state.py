@@ -16,10 +16,12 @@ import mpicoll
 from mpi.calling import VECTOR
 from mpi.made_up_device import Memory, install
 from mpicoll.algorithms import registry
-from mpicoll.runtime import around, execute, slot
-from mpicoll.runtime.arena import Arena
-from mpicoll.runtime.awareness import Awareness
-from mpicoll.runtime.bound import Binder
+from mpicoll.runtime.call import execute
+from mpicoll.runtime.context import slot
+from mpicoll.runtime.context.scratch import Arena
+from mpicoll.runtime.mpi.cuda_aware import Awareness
+from mpicoll.runtime.paths import mirror
+from mpicoll.runtime.program.bound import Binder
 from mpicoll.schedule import pack as packing
 
 SIZE = MPI.COMM_WORLD.Get_size()
@@ -147,12 +149,12 @@ def test_calls_that_do_not_block(monkeypatch, comm, persistent):
 def test_on_a_device(monkeypatch, comm, path, segments):
     """No memory, event or stream is made either, and no address is looked at."""
     made_up = install(monkeypatch, "random")
-    comm._get_channel().awareness = Awareness(True, "made up")
-    monkeypatch.setattr(around, "can_be_mapped", lambda address: path != "copied")
+    comm._get_context().awareness = Awareness(True, "made up")
+    monkeypatch.setattr(mirror, "can_be_mapped", lambda address: path != "copied")
     import cupy
 
     x, y = arguments("Allreduce")
-    places = [*WORK, (Memory, "__init__"), (cupy.cuda, "Event"), (around, "can_be_mapped")]
+    places = [*WORK, (Memory, "__init__"), (cupy.cuda, "Event"), (mirror, "can_be_mapped")]
     with mpicoll.override(path="staged" if path == "staged" else "direct"):
         comm.Allreduce(x, y, algorithm=f"ring/{segments}")
         numbers = made_up.last

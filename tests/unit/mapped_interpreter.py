@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from mpicoll.analysis.heard import unheard
+from mpicoll.runtime.paths.mapped.credits import unheard
+from mpicoll.runtime.paths.mapped.lowering import Await, Combine, Credit, Get, Load, Lowered, Put, Store, Total, lower
 from mpicoll.schedule.ir import Send
-from mpicoll.schedule.lower import Await, Combine, Credit, Get, Load, Lowered, Put, Store, Total, lower
 
 
 class SpoiledError(Exception):

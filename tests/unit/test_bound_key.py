@@ -10,10 +10,10 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.runtime import execute
-from mpicoll.runtime.bound import Bound
-from mpicoll.runtime.calls import read_call
-from mpicoll.runtime.slot import Slot
+from mpicoll.runtime.arguments.methods import read_call
+from mpicoll.runtime.call import execute
+from mpicoll.runtime.context.slot import Slot
+from mpicoll.runtime.program.bound import Bound
 
 MEMORY = np.zeros(512, "u1")
 RANK, SIZE = 1, 2
@@ -49,12 +49,12 @@ def binder(monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(execute, "bind_new", bind_new)
-    channel = SimpleNamespace(rank=RANK, size=SIZE)
+    context = SimpleNamespace(rank=RANK, size=SIZE)
 
     def bind(method, *arguments, plan=PLANS[0], stream=0, device=-1):
         operands = read_call(method, RANK, SIZE, arguments, {})
         operands.device = device
-        return execute.bind(plan, operands, channel, stream, slot)
+        return execute.bind(plan, operands, context, stream, slot)
 
     bind.made, bind.slot = made, slot
     return bind

@@ -11,10 +11,10 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.algorithms import registry
-from mpicoll.runtime import call_key as keys
-from mpicoll.runtime.call_key import call_key
-from mpicoll.runtime.recent import Recent
-from mpicoll.runtime.streams import where
+from mpicoll.runtime.call import call_key as keys
+from mpicoll.runtime.call.call_key import call_key
+from mpicoll.runtime.call.recent import Recent
+from mpicoll.runtime.cuda.streams import where
 from mpicoll.settings import settings
 
 MEMORY = np.zeros(256, "u1")

@@ -10,7 +10,9 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.runtime import arrays, conductor, streams
+from mpicoll.runtime.arguments import arrays
+from mpicoll.runtime.call import conductor
+from mpicoll.runtime.cuda import streams
 
 #: cudaErrorStreamCaptureImplicit, and any other error
 IMPLICIT, OTHER = 906, 700
@@ -89,7 +91,7 @@ def test_a_barred_default_stream_is_no_missing_device(machine, status):
 
 
 def order(last):
-    found = importlib.import_module("mpicoll.runtime.peers").Order()
+    found = importlib.import_module("mpicoll.runtime.paths.mapped.inboxes").Order()
     found.stream = last
     return found
 
@@ -115,7 +117,7 @@ def test_a_call_behind_one_on_a_stream_that_is_captured_by_now_is_refused(machin
 
 
 def test_a_launch_on_a_barred_default_stream_is_explained(machine):
-    launch = importlib.import_module("mpicoll.runtime.launch")
+    launch = importlib.import_module("mpicoll.runtime.cuda.launch")
     packed = np.zeros(1, "u1").ctypes.data_as(launch.ctypes.POINTER(launch.ctypes.c_char)).contents
     call = launch.launcher(77, packed, (1, 32), DEFAULT, 0, None, SimpleNamespace(stream=DEFAULT))
     with pytest.raises(mpicoll.UnsupportedError, match="default stream cannot be used"):
@@ -126,12 +128,12 @@ def test_a_launch_on_a_barred_default_stream_is_explained(machine):
 def test_a_captured_call_does_not_become_a_hot_one(monkeypatch, captured, noted):
     """It has no wait for its end, which a time limit demands outside of the graph."""
     kept = []
-    channel = SimpleNamespace(calls=0, recent=SimpleNamespace(find=lambda key: "known"))
+    context = SimpleNamespace(calls=0, recent=SimpleNamespace(find=lambda key: "known"))
     monkeypatch.setattr(conductor, "where", lambda stream: (0, False, PLAIN, captured))
     monkeypatch.setattr(conductor.progress, "run", lambda *_: None)
     hot = SimpleNamespace(note=lambda *given: kept.append(given))
-    conductor.blocking(channel, hot, ("Allreduce", (None, None), None, None, ""))
-    assert (len(kept), channel.calls) == (noted, 1)
+    conductor.blocking(context, hot, ("Allreduce", (None, None), None, None, ""))
+    assert (len(kept), context.calls) == (noted, 1)
 
 
 @pytest.mark.parametrize(("torch_on", "capturing", "reads"), [(5, True, False), (0, True, True), (5, False, True)])

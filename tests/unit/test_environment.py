@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpicoll.runtime import environment, info
-from mpicoll.runtime.environment import VARIABLES, Prepared, Variable, prepare
+from mpicoll import info
+from mpicoll.runtime.mpi import environment
+from mpicoll.runtime.mpi.environment import VARIABLES, Prepared, Variable, prepare
 
 FAST = Variable("UCX_MADE_UP", "fast", "UCX", "it is fast", "8 B in 10, not 21 us, 4 GPUs", needed=False)
 

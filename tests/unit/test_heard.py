@@ -3,11 +3,11 @@
 import pytest
 
 from mpicoll.algorithms import registry
-from mpicoll.analysis.heard import unheard
 from mpicoll.errors import ScheduleError
+from mpicoll.runtime.paths.mapped.credits import unheard
+from mpicoll.runtime.paths.mapped.lowering import Get, Put, lower
 from mpicoll.schedule import Recv, Schedule, Send
 from mpicoll.schedule.ir import Scratch, inp, out, step
-from mpicoll.schedule.lower import Get, Put, lower
 
 
 def schedules(*ranks, blocks=4):

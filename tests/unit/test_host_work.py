@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mpicoll.runtime.host import Host
-from mpicoll.runtime.ops import OPERATORS
+from mpicoll.runtime.arguments.operators import OPERATORS
+from mpicoll.runtime.host.work import Host
 
 #: bits of a quiet NaN, to which a payload is added
 NAN = {"f2": ("u2", 0x7E00), "f4": ("u4", 0x7FC00000), "f8": ("u8", 0x7FF8000000000000)}

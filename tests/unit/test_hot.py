@@ -13,9 +13,10 @@ from mpi4py import MPI
 import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.bench.contestants.instrument import running
-from mpicoll.runtime import channels, turns
-from mpicoll.runtime.bound import Bound
-from mpicoll.runtime.hot import HotCalls, run
+from mpicoll.runtime.call.hot import HotCalls, run
+from mpicoll.runtime.context import contexts
+from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.progress import turns
 from mpicoll.settings import settings
 
 
@@ -27,7 +28,7 @@ class Array:
 
 
 class Machine:
-    """A communicator's hot calls on a made-up device, and a channel that counts."""
+    """A communicator's hot calls on a made-up device, and a context that counts."""
 
     def __init__(self, monkeypatch):
         self.stream, self.device, self.launched = object(), 0, 0
@@ -35,7 +36,7 @@ class Machine:
         cuda = SimpleNamespace(get_current_stream=lambda: self.stream, runtime=runtime)
         monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=Array, cuda=cuda))
         self.turn = threading.Lock()
-        self.channel = SimpleNamespace(calls=0, turn=self.turn, broken="", spoiled=lambda *_: None)
+        self.context = SimpleNamespace(calls=0, turn=self.turn, broken="", spoiled=lambda *_: None)
         self.hot, self.left = HotCalls(), 0
         self.comm = SimpleNamespace(_hot=self.hot, _run_in_turn=self.long_way)
 
@@ -51,7 +52,7 @@ class Machine:
         self.left += 1
 
     def note(self, arguments, algorithm=None, stream=None, **changed):
-        self.hot.note(self.channel, "Allreduce", arguments, algorithm, stream, self.bound(**changed))
+        self.hot.note(self.context, "Allreduce", arguments, algorithm, stream, self.bound(**changed))
 
     def ran(self, arguments, algorithm=None, stream=None, method="Allreduce"):
         """Tell whether a call was made in the short way."""
@@ -71,7 +72,7 @@ def test_the_same_call_is_launched_at_once(machine, first):
     for arguments in ((x, y, MPI.SUM), (first, y, MPI.SUM), (x, 0)):
         machine.note(arguments)
         assert machine.ran(arguments)
-    assert (machine.launched, machine.channel.calls) == (3, 3)
+    assert (machine.launched, machine.context.calls) == (3, 3)
 
 
 def test_another_call_is_not(machine):
@@ -150,14 +151,14 @@ def test_no_call_after_the_end_of_mpi(machine):
 def test_no_call_in_a_forked_child(machine, monkeypatch):
     x, y = Array(), Array()
     machine.note((x, y, MPI.SUM))
-    monkeypatch.setattr(channels, "live", [machine.channel])
-    monkeypatch.setattr(channels, "_forked", False)
-    channels._note_fork()
-    assert channels._forked
+    monkeypatch.setattr(contexts, "live", [machine.context])
+    monkeypatch.setattr(contexts, "_forked", False)
+    contexts._note_fork()
+    assert contexts._forked
     assert not machine.ran((x, y, MPI.SUM))
 
 
-@pytest.mark.parametrize("change", [("last", "alive", False), ("channel", "broken", "a stall")])
+@pytest.mark.parametrize("change", [("last", "alive", False), ("context", "broken", "a stall")])
 def test_what_another_thread_did_in_its_turn_is_seen(machine, change):
     """It had the turn between the first look and this thread's turn."""
     x, y, (where, what, value) = Array(), Array(), change
@@ -172,7 +173,7 @@ def test_what_another_thread_did_in_its_turn_is_seen(machine, change):
         def __exit__(self, *_):
             pass
 
-    machine.channel.turn = Turn()
+    machine.context.turn = Turn()
     machine.note((x, y, MPI.SUM))
     assert not machine.ran((x, y, MPI.SUM))
     assert machine.launched == 0
@@ -181,9 +182,9 @@ def test_what_another_thread_did_in_its_turn_is_seen(machine, change):
 def test_whose_turn_it_is_can_be_seen(machine):
     """So that a call from within is refused, and does not wait for itself."""
     x, y, seen = Array(), Array(), []
-    machine.note((x, y, MPI.SUM), calls=[lambda: seen.append(machine.channel.caller)])
+    machine.note((x, y, MPI.SUM), calls=[lambda: seen.append(machine.context.caller)])
     assert machine.ran((x, y, MPI.SUM))
-    assert (seen, machine.channel.caller) == ([threading.get_ident()], 0)
+    assert (seen, machine.context.caller) == ([threading.get_ident()], 0)
 
 
 def test_a_freed_program_is_not_kept(machine):
@@ -195,7 +196,7 @@ def test_a_freed_program_is_not_kept(machine):
     gone = weakref.ref(step)
     bound.add(step)
     del step
-    machine.hot.note(machine.channel, "Allreduce", (x, y, MPI.SUM), None, None, bound)
+    machine.hot.note(machine.context, "Allreduce", (x, y, MPI.SUM), None, None, bound)
     bound.free()
     assert gone() is None
     assert not machine.ran((x, y, MPI.SUM))
@@ -204,7 +205,7 @@ def test_a_freed_program_is_not_kept(machine):
 def test_hot_calls_go_with_their_communicator(machine):
     """At once, for there is nothing in a circle."""
     x, y, hot = Array(), Array(), HotCalls()
-    hot.note(machine.channel, "Allreduce", (x, y, MPI.SUM), None, None, machine.bound())
+    hot.note(machine.context, "Allreduce", (x, y, MPI.SUM), None, None, machine.bound())
     gone = weakref.ref(hot)
     gc.disable()
     try:
@@ -246,7 +247,7 @@ def test_a_program_of_several_calls_is_run_as_a_whole(machine):
 
 def test_a_launch_that_raises_spoils_its_program(machine):
     x, y, spoiled = Array(), Array(), []
-    machine.channel.spoiled = lambda *what: spoiled.append(what)
+    machine.context.spoiled = lambda *what: spoiled.append(what)
 
     def failing():
         raise RuntimeError("no launch")
@@ -280,9 +281,9 @@ def test_a_call_in_progress_or_a_dropped_program_is_left_to_the_long_way(machine
         assert not machine.ran((x, y, MPI.SUM))
     finally:
         turns.in_flight.clear()
-    machine.channel.broken = "something"
+    machine.context.broken = "something"
     assert not machine.ran((x, y, MPI.SUM))
-    machine.channel.broken = ""
+    machine.context.broken = ""
     assert machine.ran((x, y, MPI.SUM))
     machine.last.alive = False
     assert not machine.ran((x, y, MPI.SUM))
@@ -292,13 +293,13 @@ def test_the_benchmark_sees_what_is_run(machine):
     x, y, seen, bound = Array(), Array(), [], Bound()
     bound.add(machine.launch)
     asked = "Allreduce", (x, y, MPI.SUM), None, None, bound
-    machine.hot.note(machine.channel, *asked)
+    machine.hot.note(machine.context, *asked)
     with running(seen.append, machine.comm):
         assert not machine.ran((x, y, MPI.SUM))
-        machine.hot.note(machine.channel, *asked)
+        machine.hot.note(machine.context, *asked)
         assert machine.ran((x, y, MPI.SUM))
     assert seen == [bound]
     assert machine.launched == 0
-    machine.hot.note(machine.channel, *asked)
+    machine.hot.note(machine.context, *asked)
     assert machine.ran((x, y, MPI.SUM))
     assert (len(seen), machine.launched) == (1, 1)

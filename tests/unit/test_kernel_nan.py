@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpicoll.runtime import kernels
+from mpicoll.runtime.cuda import kernels
 
 HERE = Path(__file__).parent
 PROBE = """

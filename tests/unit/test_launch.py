@@ -26,7 +26,7 @@ class ApiError(CudaError):
 
 
 class Machine:
-    """The parts of CuPy that `runtime/launch.py` uses; `log` has what was done."""
+    """The parts of CuPy that `runtime/cuda/launch.py` uses; `log` has what was done."""
 
     def __init__(self):
         self.log, self.capturing, self.graphs, self.fails = [], set(), 0, []
@@ -82,13 +82,13 @@ class Machine:
 def machine(monkeypatch):
     made = Machine()
     monkeypatch.setitem(sys.modules, "cupy", made.module)
-    monkeypatch.delitem(sys.modules, "mpicoll.runtime.launch", raising=False)
+    monkeypatch.delitem(sys.modules, "mpicoll.runtime.cuda.launch", raising=False)
     yield made
-    sys.modules.pop("mpicoll.runtime.launch", None)
+    sys.modules.pop("mpicoll.runtime.cuda.launch", None)
 
 
 def launcher(**changed):
-    launch = importlib.import_module("mpicoll.runtime.launch")
+    launch = importlib.import_module("mpicoll.runtime.cuda.launch")
     packed = ctypes.create_string_buffer(b"abc")
     how = {"order": SimpleNamespace(stream=STREAM)} | changed
     return launch, launch.launcher(FUNCTION, packed, GRID, STREAM, 2, object(), **how)

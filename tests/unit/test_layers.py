@@ -132,7 +132,7 @@ PARTS = {"size", "p", "parts", "ranks", "nranks", "blocks", "segments"}
 DIVIDES = {
     ("analysis/draw.py", "_cell"): "takes an id of alltoall apart, which is source*size+target",
     ("dispatch/select.py", "best_segments"): "a number of segments",
-    ("runtime/reader.py", "_each"): "refuses a count that is no multiple",
+    ("runtime/arguments/reader.py", "_each"): "refuses a count that is no multiple",
     ("functional.py", "_divided_shape"): "refuses a shape that is no multiple",
 }
 

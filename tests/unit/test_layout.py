@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpicoll.runtime.layout import cut
+from mpicoll.runtime.program.layout import cut
 
 
 def test_a_long_run_is_cut_in_order():

@@ -2,9 +2,9 @@
 
 import pytest
 
+from mpicoll.runtime.paths.mapped.lowering import Await, Combine, Credit, Get, Load, Put, Store, Total, lower
 from mpicoll.schedule import Copy, Recv, Reduce, Schedule, Send
 from mpicoll.schedule.ir import Scratch, inp, out, step
-from mpicoll.schedule.lower import Await, Combine, Credit, Get, Load, Put, Store, Total, lower
 
 
 def program(*steps, aliased=False, scratch=None, **named):

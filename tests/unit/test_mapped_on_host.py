@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from mpicoll.algorithms import registry
-from mpicoll.analysis.heard import unheard
-from mpicoll.runtime.mapped_source import LINES, Protocol, kernel_source, memory_cells
-from mpicoll.runtime.ops import OPERATORS
-from mpicoll.schedule.lower import lower
+from mpicoll.runtime.arguments.operators import OPERATORS
+from mpicoll.runtime.paths.mapped.credits import unheard
+from mpicoll.runtime.paths.mapped.lowering import lower
+from mpicoll.runtime.paths.mapped.source import LINES, Protocol, kernel_source, memory_cells
 from mpicoll.schedule.partition import offsets, split
 
 HERE = Path(__file__).parent
@@ -46,7 +46,6 @@ def mapped():
     before = {name: sys.modules.pop(name, None) for name in ("cupy", *names)}
     sys.modules["cupy"] = MagicMock()
     try:
-        from mpicoll.runtime import mapped, peers
 
         yield mapped, peers
     finally:
@@ -84,7 +83,7 @@ class Ranks:
         self.card, self.size, self.protocol, self.slots = card, size, protocol, slots
         self.schedules = card.schedules(size, 0)
         silent = unheard(self.schedules)
-        layout = peers.Layout(size, PIECE)
+        layout = inboxes.Layout(size, PIECE)
         self.pieces = [np.zeros(PIECE // 8, "u8") for _ in range(size)]
         for piece in self.pieces:
             piece[0] = first  # calls so far
@@ -165,7 +164,7 @@ def test_several_calls_of_several_waves(mapped, tmp_path, name, size, protocol, 
 
 def test_a_kernel_behind_one_that_was_given_up_leaves_at_once(mapped, tmp_path):
     """What that one has sent must stay as it is, and no call is counted any more."""
-    ranks = Ranks(mapped, "allreduce.one_shot", 2, SLICES, 2, tmp_path)
+    ranks = Ranks(path, "allreduce.one_shot", 2, SLICES, 2, tmp_path)
     x, y = [np.ones(999, "f4") for _ in range(2)], [np.full(999, -1, "f4") for _ in range(2)]
     ranks.call(x, y, (999,))
     for piece in ranks.pieces:

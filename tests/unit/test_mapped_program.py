@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from mpicoll.algorithms import catalogue, known, registry
-from mpicoll.analysis.heard import unheard
-from mpicoll.schedule.lower import Await, Credit
+from mpicoll.runtime.paths.mapped.credits import unheard
+from mpicoll.runtime.paths.mapped.lowering import Await, Credit
 from unit.mapped_interpreter import Call, Rules, SpoiledError, blocks_of, memory_of, programs_of, run_interleaved
 
 SIZES = (1, 2, 3, 4, 5, 8)

@@ -18,9 +18,9 @@ import pytest
 import mpicoll.runtime
 import oracle
 from mpicoll.algorithms import registry
-from mpicoll.runtime import kernels
-from mpicoll.runtime.mapped_source import LINES, SLICES, kernel_source, memory_cells
-from mpicoll.runtime.ops import OPERATORS
+from mpicoll.runtime.arguments.operators import OPERATORS
+from mpicoll.runtime.cuda import kernels
+from mpicoll.runtime.paths.mapped.source import LINES, SLICES, kernel_source, memory_cells
 from unit.mapped_interpreter import programs_of
 
 WHEELS = ("nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc-cu13", "nvidia-cuda-nvrtc")
@@ -184,7 +184,7 @@ def mapped():
         for name in ("mapped", "peers", "links", "device"):
             sys.modules.pop(f"mpicoll.runtime.{name}", None)
             package.pop(name, None)
-        yield importlib.import_module("mpicoll.runtime.mapped")
+        yield importlib.import_module("mpicoll.runtime.paths.mapped.path")
 
 
 def peers(mapped, size, nbytes=128 << 20, rank=1):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mpicoll
-from mpicoll.runtime import kernels
+from mpicoll.runtime.cuda import kernels
 
 
 def test_an_expression_becomes_part_of_kernels():

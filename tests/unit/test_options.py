@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mpicoll.runtime.operands import Operands, check_options
+from mpicoll.runtime.arguments.operands import Operands, check_options
 from mpicoll.schedule.collectives import COLLECTIVES
 
 

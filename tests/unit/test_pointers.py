@@ -2,8 +2,8 @@
 
 import pytest
 
-from mpicoll.runtime import pointers
-from mpicoll.runtime.pointers import EXPORTABLE, MANAGED, can_be_mapped
+from mpicoll.runtime.cuda import ipc
+from mpicoll.runtime.cuda.ipc import EXPORTABLE, MANAGED, can_be_mapped
 
 HERE = 0x7F0000000000
 
@@ -48,5 +48,5 @@ class Driver:
     ],
 )
 def test_how_the_driver_is_asked(monkeypatch, driver, can):
-    monkeypatch.setattr(pointers, "_driver", lambda: driver)
+    monkeypatch.setattr(ipc, "_driver", lambda: driver)
     assert can_be_mapped(HERE) is can

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpicoll.runtime import progress, turns
-from mpicoll.runtime.bound import Bound
+from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.progress import operations, turns
 
 
 @pytest.mark.parametrize("device", [-1, 3])
@@ -19,10 +19,10 @@ def test_whoever_advances_a_blocking_call_does_so_on_its_device(monkeypatch, dev
         yield
         current.pop()
 
-    monkeypatch.setattr(progress, "_current", on_device)
-    channel = SimpleNamespace(calls=1, last={}, moved=0, check=lambda: None, refusals=None, spoiled=None)
+    monkeypatch.setattr(operations, "_current", on_device)
+    context = SimpleNamespace(calls=1, last={}, moved=0, check=lambda: None, refusals=None, spoiled=None)
     bound = Bound(device=device, limited=True)
     bound.add(lambda: seen.append(current[-1]), poll=lambda: not seen.append(current[-1]))
-    progress.run(bound, channel)
+    operations.run(bound, context)
     assert seen == [device, device]
     assert not turns.in_flight

@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from mpicoll.runtime import roll_call
-from mpicoll.runtime.roll_call import Answer, Desk, ask
+from mpicoll.runtime.mpi import roll_call
+from mpicoll.runtime.mpi.roll_call import Answer, Desk, ask
 
 CALLS = {"calls": 7, "moved": 1203, "busy": True, "waiting": True}
 
 
-class Channel:
-    """What a desk sees of a communicator's channel."""
+class Context:
+    """What a desk sees of a communicator's context."""
 
     def __init__(self, calls=7, moved=1203, busy=True, waiting=True):
         self.calls, self.moved, self.busy, self.waiting = calls, moved, busy, waiting
@@ -53,9 +53,9 @@ def question(desk, **changed):
 
 
 def test_what_a_process_knows_of_its_calls(desk):
-    channel = desk.channels["one"] = Channel()
+    context = desk.contexts["one"] = Context()
     assert ask({3: desk.address}, "one", None) == {3: Answer(**CALLS)}
-    channel.calls, channel.busy, channel.waiting = 8, False, False
+    context.calls, context.busy, context.waiting = 8, False, False
     assert ask({3: desk.address}, "one", None) == {3: Answer(8, 1203, False)}
 
 
@@ -64,17 +64,17 @@ def test_several_ranks_answer_for_themselves():
     for rank in (0, 2, 5):
         made = Desk()
         made.start()
-        kept.append(Channel(rank, rank * 10, False, False))
-        made.channels["one"] = kept[-1]
+        kept.append(Context(rank, rank * 10, False, False))
+        made.contexts["one"] = kept[-1]
         desks[rank] = made.address
     assert ask(desks, "one", None) == {rank: Answer(rank, rank * 10, False) for rank in (0, 2, 5)}
     assert ask({}, "one", None) == {}
 
 
 def test_a_communicator_that_is_unknown_or_was_freed(desk):
-    channel = desk.channels["one"] = Channel()
+    context = desk.contexts["one"] = Context()
     assert ask({0: desk.address}, "other", None) == {0: Answer(-1)}
-    del channel
+    del context
     gc.collect()
     assert ask({0: desk.address}, "one", None) == {0: Answer(-1)}
 
@@ -102,17 +102,17 @@ def test_births_are_the_same_in_every_process(desk):
 
 
 def test_who_does_not_know_the_token_hears_nothing(desk):
-    desk.channels["one"] = channel = Channel()
+    desk.contexts["one"] = context = Context()
     assert sent(desk, json.dumps(question(desk)).encode()) == {"nonce": 5, **CALLS}
     for token in ("", "0" * 16, None, 7):
         assert sent(desk, json.dumps(question(desk, to=token)).encode()) is None
-    assert channel.calls == 7
+    assert context.calls == 7
 
 
 def test_a_wrong_token_counts_as_no_answer(desk, soon):
-    desk.channels["one"] = channel = Channel()
+    desk.contexts["one"] = context = Context()
     assert ask({0: replace(desk.address, token="wrong")}, "one", None) == {}
-    assert channel
+    assert context
 
 
 GARBAGE = [
@@ -141,7 +141,7 @@ STRANGE = [
 
 
 def test_garbage_does_not_end_a_desk(desk):
-    desk.channels["one"] = channel = Channel()
+    desk.contexts["one"] = context = Context()
     for data in GARBAGE:
         assert sent(desk, data) is None, data
     for changed in STRANGE:
@@ -152,7 +152,7 @@ def test_garbage_does_not_end_a_desk(desk):
         assert sent(desk, json.dumps(asked).encode()) is None, missing
     assert desk.is_alive()
     assert ask({0: desk.address}, "one", None) == {0: Answer(**CALLS)}
-    assert channel
+    assert context
 
 
 class Other(threading.Thread):
@@ -237,10 +237,10 @@ def test_nobody_there_is_no_error_and_takes_the_grace(soon):
 
 
 def test_one_that_is_dead_does_not_hide_the_others(desk, soon):
-    desk.channels["one"] = channel = Channel()
+    desk.contexts["one"] = context = Context()
     silent = Other()
     assert ask({0: silent.address, 1: desk.address, 2: silent.address}, "one", None) == {1: Answer(**CALLS)}
-    assert channel
+    assert context
 
 
 def test_a_process_has_one_desk(monkeypatch):
@@ -265,7 +265,7 @@ def test_a_host_whose_own_name_is_not_known(monkeypatch):
 
 def test_a_desk_answers_while_the_program_works(desk):
     """The thread needs no turn of the main thread's."""
-    desk.channels["one"] = channel = Channel(1, 0, True, False)
+    desk.contexts["one"] = context = Context(1, 0, True, False)
     answers = []
     asking = threading.Thread(target=lambda: answers.append(ask({0: desk.address}, "one", None)))
     asking.start()
@@ -273,4 +273,4 @@ def test_a_desk_answers_while_the_program_works(desk):
     while asking.is_alive() and time.monotonic() < end:
         sum(range(1000))
     assert answers == [{0: Answer(1, 0, True)}]
-    assert channel
+    assert context

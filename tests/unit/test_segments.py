@@ -3,8 +3,8 @@
 import pytest
 
 from mpicoll.algorithms import get
-from mpicoll.runtime.segments import Edges, finished_early
 from mpicoll.schedule.program import Launch, Start, Wait
+from mpicoll.schedule.segment_waits import Edges, finished_early
 from unit.test_program import Replay, programs_of, simulate
 
 #: (segments, lanes), also with many turns of a lane

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 import mpicoll
-from mpicoll.runtime import faults, roll_call
-from mpicoll.runtime.faults import Patience, Watch, stall
-from mpicoll.runtime.roll_call import Address, Answer
+from mpicoll.runtime.mpi import roll_call
+from mpicoll.runtime.mpi.roll_call import Address, Answer
+from mpicoll.runtime.progress import faults
+from mpicoll.runtime.progress.faults import Patience, Watch, stall
 
 LIMIT = 6.0
 
@@ -98,16 +99,16 @@ class Scene:
     size, rank, number = 4, 1, 5
 
     def __init__(self, monkeypatch):
-        self.channel = SimpleNamespace(size=self.size, rank=self.rank, stalled=self.stalled, watch=None)
+        self.context = SimpleNamespace(size=self.size, rank=self.rank, stalled=self.stalled, watch=None)
         self.answers = {rank: Answer(self.number, moved=10) for rank in (0, 2, 3)}
         self.known = {rank: Address(f"host{rank // 2}", "127.0.0.1", 9, "token") for rank in range(self.size)}
         self.asked, self.nbytes, self.broken = [], 0, None
         monkeypatch.setattr(roll_call, "ask", self.ask)
         self.watch = watch = Watch.__new__(Watch)
         watch.desk = SimpleNamespace(directory=self.known)
-        watch.channel, watch.id, watch.birth, watch.world_ranks = self.channel, "id", (1, 2), tuple(range(self.size))
+        watch.context, watch.id, watch.birth, watch.world_ranks = self.context, "id", (1, 2), tuple(range(self.size))
         self.operation = SimpleNamespace(
-            channel=self.channel,
+            context=self.context,
             number=self.number,
             condition=None,
             title=lambda: "allreduce #5 'ring'",
@@ -117,8 +118,8 @@ class Scene:
         self.patience = Patience(LIMIT)
         self.patience.idle = LIMIT + 0.1
 
-    def ask(self, desks, channel_id, birth):
-        self.asked.append((sorted(desks), channel_id, birth))
+    def ask(self, desks, context_id, birth):
+        self.asked.append((sorted(desks), context_id, birth))
         return {rank: answer for rank, answer in self.answers.items() if rank in desks}
 
     def stalled(self, what, why):
@@ -259,7 +260,7 @@ def test_ranks_of_a_communicator_are_looked_up_by_their_rank_in_the_world(scene)
 
 
 def test_a_stall_says_what_waits_and_why_in_vain(scene):
-    scene.channel.watch = scene.watch
+    scene.context.watch = scene.watch
     scene.answer(3, calls=4)
     error = stall(scene.operation, scene.patience)
     assert isinstance(error, mpicoll.StalledError)
@@ -271,7 +272,7 @@ def test_a_stall_says_what_waits_and_why_in_vain(scene):
 
 
 def test_no_stall_where_there_is_reason_to_wait(scene):
-    scene.channel.watch = scene.watch
+    scene.context.watch = scene.watch
     scene.answer(3, busy=True)
     assert stall(scene.operation, scene.patience) is None
     assert scene.broken is None
@@ -279,7 +280,7 @@ def test_no_stall_where_there_is_reason_to_wait(scene):
 
 
 def test_no_stall_where_the_message_came_while_others_were_asked(scene):
-    scene.channel.watch, came = scene.watch, []
+    scene.context.watch, came = scene.watch, []
     scene.answer(3, calls=4)
     scene.operation.condition = lambda: bool(came)
     came.append(1)

@@ -7,7 +7,7 @@ import numpy as np
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.runtime import streams
+from mpicoll.runtime.cuda import streams
 
 
 class CUDARuntimeError(RuntimeError):

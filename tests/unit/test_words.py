@@ -13,9 +13,9 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.runtime.agreement import LONGEST, Fingerprint, Flow, Word, asked, settle
-from mpicoll.runtime.calls import read_call
-from mpicoll.runtime.exchange import SHORT
+from mpicoll.runtime.arguments.methods import read_call
+from mpicoll.runtime.call.agreement import LONGEST, Fingerprint, Flow, Word, asked, settle
+from mpicoll.runtime.progress.exchange import SHORT
 
 PLAN = SimpleNamespace(algorithm="ring", segments=1, path="host")
 SIZE = 3

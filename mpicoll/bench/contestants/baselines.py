@@ -20,7 +20,7 @@ from mpicoll.bench.measure.backends import Backend
 from mpicoll.bench.request.numbers import dtype_named
 from mpicoll.dispatch.plan import LARGEST_MESSAGE
 from mpicoll.errors import UnsupportedError
-from mpicoll.runtime import awareness
+from mpicoll.runtime.mpi import cuda_aware
 
 #: tag of the ring's messages; nothing else is in flight on the benchmark's communicator
 RING_TAG = 7
@@ -39,7 +39,7 @@ class Native:
         """Ask the library; raises UnsupportedError where arrays are on devices and it does not know CUDA."""
         self.world = world
         if backend.kind != "numpy":
-            own = awareness.library_answer()
+            own = cuda_aware.library_answer()
             if own is None or not own.aware:
                 raise UnsupportedError("the MPI library itself does not say that it knows CUDA; its call could crash")
 
@@ -76,7 +76,7 @@ class Limit:
 
     exact = False  # there is no result
 
-    def __init__(self, world: MPI.Intracomm, backend: Backend, aware: awareness.Awareness) -> None:
+    def __init__(self, world: MPI.Intracomm, backend: Backend, aware: cuda_aware.Awareness) -> None:
         """Raise UnsupportedError where arrays of this kind cannot be sent."""
         self.world, self.backend = world, backend
         if backend.kind != "numpy" and not aware.aware:
@@ -121,7 +121,7 @@ class _Ring:
 
 
 def make(
-    names: tuple[str, ...], world: MPI.Intracomm, backend: Backend, aware: awareness.Awareness
+    names: tuple[str, ...], world: MPI.Intracomm, backend: Backend, aware: cuda_aware.Awareness
 ) -> tuple[dict[str, Contestant], dict[str, str]]:
     """Return the baselines that can serve at all, and why others cannot; collective.
 

@@ -18,8 +18,8 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.communicator import Communicator
-from mpicoll.runtime.bound import Bound
-from mpicoll.runtime.hot import HotCalls
+from mpicoll.runtime.call.hot import HotCalls
+from mpicoll.runtime.program.bound import Bound
 from mpicoll.schedule.program import Program, Start, Wait
 
 #: parts of a call's time; those of instructions are start, wait, launch and sync

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from mpicoll.bench.measure.backends import Backend
 from mpicoll.bench.request.cases import Case, Contents, Piece, contents, counted
 from mpicoll.bench.request.numbers import Recipe, combined, dtype_named, pattern, raw, repeated
-from mpicoll.runtime.ops import MPI_OPS
+from mpicoll.runtime.arguments.operators import MPI_OPS
 
 #: bytes before and after each array that no call may touch; keeps the alignment of device memory
 GUARD = 512

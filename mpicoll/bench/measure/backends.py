@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.bench.errors import RequestError, ShortageError, anywhere
-from mpicoll.runtime.environment import has_driver
+from mpicoll.runtime.mpi.environment import has_driver
 
 T = TypeVar("T")
 

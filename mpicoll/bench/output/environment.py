@@ -15,9 +15,9 @@ from mpi4py import MPI
 import mpicoll
 from mpicoll.bench.measure.backends import Backend
 from mpicoll.communicator import Communicator
-from mpicoll.runtime.channels import channel_of
-from mpicoll.runtime.environment import prepared
-from mpicoll.runtime.waiting import cores
+from mpicoll.runtime.context.contexts import context_of
+from mpicoll.runtime.mpi.environment import prepared
+from mpicoll.runtime.mpi.waiter import cores
 from mpicoll.version import __version__
 from mpicoll.versions import mpi_library, variables, versions
 
@@ -33,7 +33,7 @@ def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, back
         comm: the communicator that is measured.
         backend: where this rank's arrays live.
     """
-    aware = channel_of(comm).awareness
+    aware = context_of(comm).awareness
     places = world.allgather((MPI.Get_processor_name(), cores(), _device(backend)))
     hosts = Counter(host for host, _, _ in places)
     return {
@@ -93,9 +93,9 @@ def _mapped(comm: Communicator, backend: Backend) -> str:
     """Return whether the path mapped is offered, or why not; "" for arrays on the host.  Collective."""
     if backend.kind == "numpy":
         return ""
-    channel = channel_of(comm)
-    channel.connect(backend.xp.cuda.Device().id)
-    return channel.unoffered(compiled=True) or "offered"
+    context = context_of(comm)
+    context.connect(backend.xp.cuda.Device().id)
+    return context.unoffered(compiled=True) or "offered"
 
 
 def commit(root: Path) -> str:

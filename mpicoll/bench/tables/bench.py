@@ -19,7 +19,7 @@ from mpicoll.bench.output.report import Report
 from mpicoll.bench.request.jobs import Job, forms
 from mpicoll.bench.request.options import PATIENCE, Options
 from mpicoll.errors import UnsupportedError
-from mpicoll.runtime.channels import channel_of
+from mpicoll.runtime.context.contexts import context_of
 
 
 @dataclass
@@ -93,7 +93,7 @@ class Bench:
 
     def _why_not(self, path: str) -> str:
         """Return what was found out about a path that does not serve."""
-        peers = getattr(channel_of(self.contestant.comm), "peers", None)
+        peers = getattr(context_of(self.contestant.comm), "peers", None)
         return peers if path == "mapped" and isinstance(peers, str) else str(self.report.header["aware_reason"])
 
 

@@ -1,0 +1,187 @@
+"""The one place of validation: what each argument of every collective method means on this rank.
+
+Every check here needs no message, so a mistake is found before the first one is sent.
+Blocking, nonblocking and persistent calls, and plans, all come through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from mpicoll.runtime.arguments.arrays import empty, flatten
+from mpicoll.runtime.arguments.bufspec import is_in_place
+from mpicoll.runtime.arguments.operands import Call, Operands
+from mpicoll.schedule.collectives import COLLECTIVES
+
+
+def barrier(rank: int, size: int) -> Operands:
+    """Barrier: no arguments."""
+    return Operands(COLLECTIVES["barrier"], "barrier", np.dtype("u1"))
+
+
+def bcast(rank: int, size: int, buf: Any, root: int = 0) -> Operands:
+    """Bcast: n elements on all ranks, read at the root and written elsewhere."""
+    call = Call("bcast", "bcast", rank, size, root)
+    both = call.one("buf", buf, writes=rank != call.root)
+    return call.operands(both, both, count=both.size, nbytes=both.size, aliased=True)
+
+
+def reduction(
+    name: str, rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM, root: int = 0
+) -> Operands:
+    """Reduce, Allreduce, Scan, Exscan: n elements each; Reduce's recvbuf only at the root."""
+    call = Call(name, name, rank, size, root)
+    receives = name != "reduce" or rank == call.root
+    if not receives:
+        call.refuse_in_place("sendbuf", sendbuf)
+        source = call.one("sendbuf", sendbuf)
+        return call.operands(source, None, count=source.size, nbytes=source.size, op=op)
+    if is_in_place(sendbuf) or sendbuf is None or sendbuf is recvbuf:
+        both = call.one("recvbuf", recvbuf, writes=True)
+        return call.operands(both, both, count=both.size, nbytes=both.size, op=op, aliased=True)
+    source = call.one("sendbuf", sendbuf)
+    target = call.one("recvbuf", recvbuf, writes=True)
+    call.same("recvbuf", target.size, "sendbuf", source.size)
+    aliased = call.same_start(source, target)
+    if not aliased:
+        call.apart(source, target, "MPI.IN_PLACE")
+    return call.operands(source, target, count=source.size, nbytes=source.size, op=op, aliased=aliased)
+
+
+def gather(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any, root: int = 0) -> Operands:
+    """Gather, Gatherv: each rank's block, all of them at the root."""
+    call = Call("gather", "gatherv" if vector else "gather", rank, size, root)
+    if rank != call.root:
+        call.refuse_in_place("sendbuf", sendbuf)
+        source = call.one("sendbuf", sendbuf)
+        nbytes = None if vector else source.size * size
+        return call.operands(source, None, in_blocks=((source.size,), (0,)), nbytes=nbytes)
+    in_place = is_in_place(sendbuf) or sendbuf is None
+    target, blocks = call.blocks("recvbuf", recvbuf, vector, writes=True)
+    nbytes = None if vector else sum(blocks[0])
+    if in_place:
+        return call.own_block_of(target, blocks, nbytes=nbytes)
+    source = call.one("sendbuf", sendbuf)
+    return call.into_blocks(source, target, blocks, nbytes=nbytes)
+
+
+def allgather(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) -> Operands:
+    """Allgather, Allgatherv: each rank's block, all of them everywhere."""
+    call = Call("allgather", "allgatherv" if vector else "allgather", rank, size)
+    in_place = is_in_place(sendbuf) or sendbuf is None
+    target, blocks = call.blocks("recvbuf", recvbuf, vector, writes=True)
+    if in_place:
+        return call.own_block_of(target, blocks, nbytes=sum(blocks[0]))
+    source = call.one("sendbuf", sendbuf)
+    return call.into_blocks(source, target, blocks, nbytes=sum(blocks[0]))
+
+
+def scatter(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any, root: int = 0) -> Operands:
+    """Scatter, Scatterv: the root's blocks, each to its rank."""
+    call = Call("scatter", "scatterv" if vector else "scatter", rank, size, root)
+    if rank != call.root:
+        call.refuse_in_place("recvbuf", recvbuf)
+        target = call.one("recvbuf", recvbuf, writes=True)
+        nbytes = None if vector else target.size * size
+        return call.operands(None, target, out_blocks=((target.size,), (0,)), nbytes=nbytes)
+    source, blocks = call.blocks("sendbuf", sendbuf, vector)
+    nbytes = None if vector else sum(blocks[0])
+    own = (blocks[0][rank],), (blocks[1][rank],)
+    if is_in_place(recvbuf) or recvbuf is None:
+        return call.operands(source, source, in_blocks=blocks, out_blocks=own, nbytes=nbytes, aliased=True)
+    target = call.one("recvbuf", recvbuf, writes=True)
+    return call.from_blocks(source, target, blocks, nbytes=nbytes)
+
+
+def reduce_scatter(
+    rank: int, size: int, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: Any = MPI.SUM
+) -> Operands:
+    """Reduce_scatter(_block): sum(counts) elements in, counts[rank] out; None: equal blocks.
+
+    In place (sendbuf=MPI.IN_PLACE) recvbuf holds the input, and the result is put at its front.
+    """
+    method = "reduce_scatter_block" if recvcounts is None else "reduce_scatter"
+    call = Call("reduce_scatter", method, rank, size)
+    in_place = is_in_place(sendbuf) or sendbuf is None
+    name, buffer = ("recvbuf", recvbuf) if in_place else ("sendbuf", sendbuf)
+    source, blocks = call.counted(name, buffer, recvcounts, writes=in_place)
+    nbytes = sum(blocks[0])
+    if in_place:  # the result goes to the front at the end; what is behind it stays as it was
+        result = empty((blocks[0][rank],), source.array)
+        target = flatten(call.method, "recvbuf", result, writes=True)
+        done = call.operands(source, target, in_blocks=blocks, out_blocks=((result.size,), (0,)), nbytes=nbytes, op=op)
+        done.after.insert(0, lambda: source.array.__setitem__(slice(result.size), result))
+        return done
+    target = call.one("recvbuf", recvbuf, writes=True)
+    return call.from_blocks(source, target, blocks, nbytes=nbytes, op=op)
+
+
+def alltoall(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) -> Operands:
+    """Alltoall, Alltoallv: block q of the input goes to rank q, whose block becomes this rank's."""
+    call = Call("alltoall", "alltoallv" if vector else "alltoall", rank, size)
+    in_place = is_in_place(sendbuf) or sendbuf is None
+    target, out_blocks = call.blocks("recvbuf", recvbuf, vector, writes=True)
+    nbytes = None if vector else sum(out_blocks[0])
+    if in_place:
+        held = empty(target.array.shape, target.array)  # recvbuf is replaced block by block
+        source = flatten(call.method, "recvbuf", held, writes=False)
+        done = call.operands(source, target, in_blocks=out_blocks, out_blocks=out_blocks, nbytes=nbytes)
+        done.before.append(lambda: held.__setitem__(..., target.array))
+        return done
+    source, in_blocks = call.blocks("sendbuf", sendbuf, vector)
+    if not vector:
+        call.same("recvbuf", sum(out_blocks[0]), "sendbuf", sum(in_blocks[0]))
+    if in_blocks[0][rank] != out_blocks[0][rank]:
+        raise ValueError(
+            f"{call.method}: recvbuf expects {out_blocks[0][rank]} elements from this rank itself, "
+            f"sendbuf has {in_blocks[0][rank]} for it"
+        )
+    call.apart(source, target, "MPI.IN_PLACE")
+    return call.operands(source, target, in_blocks=in_blocks, out_blocks=out_blocks, nbytes=nbytes)
+
+
+def reduce_scatter_block(rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM) -> Operands:
+    """Reduce_scatter_block: Reduce_scatter with equal blocks."""
+    return reduce_scatter(rank, size, sendbuf, recvbuf, None, op)
+
+
+def reduce(rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM, root: int = 0) -> Operands:
+    """Reduce: n elements each, the result at the root."""
+    return reduction("reduce", rank, size, sendbuf, recvbuf, op, root)
+
+
+def _everywhere(name: str, rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM) -> Operands:
+    return reduction(name, rank, size, sendbuf, recvbuf, op)
+
+
+#: method -> (rank, size, *arguments of the method) -> operands
+CALLS: dict[str, Callable[..., Operands]] = {
+    "Barrier": barrier,
+    "Bcast": bcast,
+    "Gather": partial(gather, False),
+    "Gatherv": partial(gather, True),
+    "Scatter": partial(scatter, False),
+    "Scatterv": partial(scatter, True),
+    "Allgather": partial(allgather, False),
+    "Allgatherv": partial(allgather, True),
+    "Alltoall": partial(alltoall, False),
+    "Alltoallv": partial(alltoall, True),
+    "Reduce": reduce,
+    "Allreduce": partial(_everywhere, "allreduce"),
+    "Reduce_scatter_block": reduce_scatter_block,
+    "Reduce_scatter": reduce_scatter,
+    "Scan": partial(_everywhere, "scan"),
+    "Exscan": partial(_everywhere, "exscan"),
+}
+
+
+def read_call(method: str, rank: int, size: int, arguments: tuple[Any, ...], named: dict[str, Any]) -> Operands:
+    """Return a call's operands."""
+    if method not in CALLS:
+        raise ValueError(f"no collective method {method!r}; known: {', '.join(CALLS)}")
+    return CALLS[method](rank, size, *arguments, **named)

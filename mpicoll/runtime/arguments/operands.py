@@ -1,0 +1,183 @@
+"""A call's arguments, understood: compared, and turned into operands.
+
+`runtime/arguments/methods.py` says what each method's arguments mean; this, and `runtime/arguments/reader.py`, is what it says it with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mpicoll.runtime.arguments.arrays import Flat, overlap
+from mpicoll.runtime.arguments.operators import Operator, operator_of
+from mpicoll.runtime.arguments.reader import Blocks, Reader
+from mpicoll.schedule.collectives import Collective
+
+
+@dataclass
+class Operands:
+    """A call's arguments, understood.
+
+    Attributes:
+        row: the collective.
+        method: the call's name, for messages.
+        dtype: of all arrays.
+        device: device number, -1 on the host.
+        root: the root, 0 where there is none.
+        op: the operator, None where there is none.
+        input: what this rank contributes, None if nothing.
+        output: what this rank receives, None if nothing.
+        count: elements of the vector where it may be cut freely, else of the blocks together.
+        in_blocks: (counts, displacements) of the blocks in the input.
+        out_blocks: the same for the output.
+        aliased: input and output blocks with the same id are the same memory.
+        nbytes: message size (see dispatch.plan), None where not all ranks know it.
+        counts_known: all ranks know all ranks' counts.
+        before: what to do before the messages (packing), in order.
+        after: what to do after them (unpacking), in order.
+        moved: the arrays are copies of the caller's, which are on another device.
+    """
+
+    row: Collective
+    method: str
+    dtype: np.dtype
+    device: int = -1
+    root: int = 0
+    op: Operator | None = None
+    input: Flat | None = None
+    output: Flat | None = None
+    count: int = 0
+    in_blocks: Blocks = ((), ())
+    out_blocks: Blocks = ((), ())
+    aliased: bool = False
+    nbytes: int | None = 0
+    counts_known: bool = True
+    before: list[Callable[[], None]] = field(default_factory=list)
+    after: list[Callable[[], None]] = field(default_factory=list)
+    moved: bool = False
+
+    @property
+    def bases(self) -> dict[str, int]:
+        """Where the input and the output start, 0 for none."""
+        flats = (("input", self.input), ("output", self.output))
+        return {name: flat.pointer if flat else 0 for name, flat in flats}
+
+
+def check_options(operands: Operands, algorithm: Any, stream: Any) -> None:
+    """Raise an error that names the call if `algorithm` or `stream` is nothing that it can take."""
+    method = operands.method
+    if algorithm is not None and not isinstance(algorithm, str):
+        raise TypeError(f"{method}: algorithm is {algorithm!r}, not a name or None")
+    if stream is None:
+        return
+    if operands.device < 0:
+        raise ValueError(f"{method}: stream is given, but the arrays are on the host")
+    if not (hasattr(stream, "ptr") or hasattr(stream, "cuda_stream")):
+        raise TypeError(f"{method}: stream is {stream!r}, not a CUDA stream")
+
+
+class Call(Reader):
+    """One call being understood: compares the arguments that it has read, and makes the operands."""
+
+    def same(self, name: str, count: int, other: str, expected: int) -> None:
+        """Compare two counts."""
+        if count != expected:
+            raise ValueError(f"{self.method}: {name} has {count} elements, {other} has {expected}")
+
+    def same_start(self, a: Flat, b: Flat) -> bool:
+        """Tell whether two buffers are the same memory."""
+        return a.size > 0 and a.device == b.device and a.pointer == b.pointer
+
+    def apart(self, a: Flat, b: Flat, instead: str) -> None:
+        """Refuse buffers that overlap."""
+        if overlap(a, b):
+            raise ValueError(f"{self.method}: recvbuf overlaps sendbuf; use {instead}")
+
+    def own_block_of(self, target: Flat, blocks: Blocks, nbytes: int | None) -> Operands:
+        """The input is this rank's block of the output."""
+        own = (blocks[0][self.rank],), (blocks[1][self.rank],)
+        return self.operands(target, target, in_blocks=own, out_blocks=blocks, nbytes=nbytes, aliased=True)
+
+    def into_blocks(self, source: Flat, target: Flat, blocks: Blocks, nbytes: int | None) -> Operands:
+        """The input is one block, the output has all of them."""
+        count = source.size
+        self._own_count("sendbuf", count, "recvbuf", blocks)
+        aliased = self._is_own_block(source, target, blocks)
+        if not aliased:
+            self.apart(source, target, "MPI.IN_PLACE or recvbuf's own block")
+        return self.operands(
+            source, target, in_blocks=((count,), (0,)), out_blocks=blocks, nbytes=nbytes, aliased=aliased
+        )
+
+    def from_blocks(self, source: Flat, target: Flat, blocks: Blocks, nbytes: int | None, op: Any = None) -> Operands:
+        """The input has all blocks, the output is one of them."""
+        count = target.size
+        self._own_count("recvbuf", count, "sendbuf", blocks)
+        aliased = self._is_own_block(target, source, blocks)
+        if not aliased:
+            self.apart(source, target, "MPI.IN_PLACE or sendbuf[rank*n:(rank+1)*n]")
+        return self.operands(
+            source, target, in_blocks=blocks, out_blocks=((count,), (0,)), nbytes=nbytes, op=op, aliased=aliased
+        )
+
+    def _own_count(self, name: str, count: int, other: str, blocks: Blocks) -> None:
+        expected = blocks[0][self.rank]
+        if count != expected:
+            raise ValueError(f"{self.method}: {name} has {count} elements, {other}'s block {self.rank} has {expected}")
+
+    def _is_own_block(self, one: Flat, many: Flat, blocks: Blocks) -> bool:
+        start = many.pointer + blocks[1][self.rank] * many.array.dtype.itemsize
+        return one.size > 0 and one.device == many.device and one.pointer == start
+
+    def operands(
+        self,
+        source: Flat | None,
+        target: Flat | None,
+        *,
+        nbytes: int | None,
+        count: int | None = None,
+        in_blocks: Blocks = ((), ()),
+        out_blocks: Blocks = ((), ()),
+        op: Any = None,
+        aliased: bool = False,
+    ) -> Operands:
+        """Make the operands after the checks that concern both buffers; nbytes counts elements."""
+        first = source or target
+        assert first is not None
+        if source and target:
+            self._alike(source, target)
+        dtype = first.array.dtype
+        found = operator_of(self.method, op) if self.row.reducing else None
+        if found:
+            if self.raw:
+                raise TypeError(f"{self.method}: op {found.name} is not defined for MPI.BYTE")
+            found.check(self.method, dtype, (count,) if count is not None else (*in_blocks[0], *out_blocks[0]))
+        flats = [source] if source is target else [source, target]
+        return Operands(
+            self.row,
+            self.method,
+            dtype,
+            first.device,
+            self.root,
+            found,
+            source,
+            target,
+            count if count is not None else sum((out_blocks if len(out_blocks[0]) > 1 else in_blocks)[0]),
+            in_blocks,
+            out_blocks,
+            aliased,
+            None if nbytes is None else nbytes * dtype.itemsize,
+            counts_known=nbytes is not None,
+            before=[f for flat in flats if flat for f in flat.before],
+            after=[f for flat in flats if flat for f in flat.after],
+        )
+
+    def _alike(self, source: Flat, target: Flat) -> None:
+        if source.array.dtype != target.array.dtype:
+            raise TypeError(f"{self.method}: sendbuf is {source.array.dtype}, recvbuf is {target.array.dtype}")
+        if source.device != target.device:
+            places = ["on the host" if f.device < 0 else f"on device {f.device}" for f in (source, target)]
+            raise ValueError(f"{self.method}: sendbuf is {places[0]}, recvbuf is {places[1]}")

@@ -1,0 +1,157 @@
+"""Arguments read one by one: a root, a buffer that is one block, a buffer that has one for every rank."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from typing import Any
+
+import numpy as np
+
+from mpicoll.runtime.arguments.arrays import Flat, flatten
+from mpicoll.runtime.arguments.bufspec import Spec, integers, is_in_place, read_spec
+from mpicoll.schedule.collectives import COLLECTIVES
+from mpicoll.schedule.partition import offsets
+
+#: counts and displacements of blocks, by block number on this rank
+Blocks = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def read_root(method: str, root: Any, size: int) -> int:
+    """Return a root as a rank; raises TypeError or ValueError for what is none."""
+    try:
+        number = operator.index(root)
+    except TypeError:
+        raise TypeError(f"{method}: root is {root!r}, not an integer") from None
+    if not 0 <= number < size:
+        raise ValueError(f"{method}: root {number} is out of range for {size} ranks")
+    return number
+
+
+def dense(counts: tuple[int, ...]) -> Blocks:
+    """Return blocks that lie one after the other."""
+    return counts, offsets(counts)
+
+
+class Reader:
+    """Reads the arguments of one call.
+
+    Attributes:
+        row: the collective.
+        method: the call's name, for messages.
+        rank: this rank.
+        size: number of ranks.
+        root: the root, 0 where there is none.
+        raw: some buffer's elements are taken as bytes (MPI.BYTE was given).
+    """
+
+    def __init__(self, name: str, method: str, rank: int, size: int, root: Any = 0) -> None:
+        self.row, self.method, self.rank, self.size = COLLECTIVES[name], method, rank, size
+        self.root, self.raw = read_root(method, root, size), False
+
+    def one(self, name: str, value: Any, *, writes: bool = False) -> Flat:
+        """Read a buffer that is one block: its count of elements, from its displacement on."""
+        flat, spec = self._read(name, value, writes)
+        given = {"counts": spec.counts, "displacements": spec.displs}
+        for what, numbers in given.items():
+            if numbers is not None and len(numbers) != 1:
+                raise ValueError(f"{self.method}: {name} is one block, but {len(numbers)} {what} are given")
+        start = spec.displs[0] if spec.displs else spec.displ or 0
+        return self._part(flat, name, start, spec.counts[0] if spec.counts else spec.count)
+
+    def equal(self, name: str, value: Any, *, writes: bool = False) -> tuple[Flat, Blocks]:
+        """Read a buffer that has a block of the same size for every rank, one after the other."""
+        flat, spec = self._read(name, value, writes)
+        if spec.counts or spec.displs:
+            raise ValueError(f"{self.method}: {name} has counts of its own; use {self.row.methods[-1]}")
+        flat = self._part(flat, name, spec.displ or 0, None if spec.count is None else spec.count * self.size)
+        each = self._each(flat, name, f"; use {self.row.methods[-1]}")
+        return flat, dense((each,) * self.size)
+
+    def various(self, name: str, value: Any, *, writes: bool = False) -> tuple[Flat, Blocks]:
+        """Read a buffer that has a block for every rank, of any size and anywhere."""
+        flat, spec = self._read(name, value, writes)
+        counts, displs = spec.counts, spec.displs
+        if counts is None:
+            if displs is not None and spec.count is None:
+                raise ValueError(f"{self.method}: {name} has displacements but no counts")
+            counts = (self._each(flat, name, "") if spec.count is None else spec.count,) * self.size
+        if displs is None:
+            displs = offsets(counts) if spec.displ is None else tuple(r * spec.displ for r in range(len(counts)))
+        blocks = self._fitting(flat, name, (counts, displs))
+        if writes and (spec.displs or spec.displ is not None):
+            self._disjoint(name, blocks)
+        return flat, blocks
+
+    def blocks(self, name: str, value: Any, vector: bool, *, writes: bool = False) -> tuple[Flat, Blocks]:
+        """Read a buffer that has a block for every rank; in the v-variants these may be of any size and anywhere."""
+        return (self.various if vector else self.equal)(name, value, writes=writes)
+
+    def counted(self, name: str, value: Any, counts: Any, *, writes: bool = False) -> tuple[Flat, Blocks]:
+        """Read a buffer whose counts are an argument of their own; None: equal blocks."""
+        if counts is None:
+            return self.equal(name, value, writes=writes)
+        flat = self.one(name, value, writes=writes)
+        numbers = integers(self.method, "recvcounts", counts)
+        if len(numbers) == self.size and sum(numbers) != flat.size:
+            raise ValueError(f"{self.method}: {name} has {flat.size} elements, recvcounts sum to {sum(numbers)}")
+        return flat, self._fitting(flat, name, dense(numbers))
+
+    def _read(self, name: str, value: Any, writes: bool) -> tuple[Flat, Spec]:
+        """Read one buffer argument."""
+        if is_in_place(value):
+            raise ValueError(f"{self.method}: {name} cannot be MPI.IN_PLACE")
+        if writes and isinstance(value, np.generic):
+            raise ValueError(f"{self.method}: {name} is a scalar, which cannot receive")
+        spec = read_spec(self.method, name, value)
+        array = spec.array
+        if array is None:
+            if spec.counts is None or any(spec.counts):
+                raise ValueError(f"{self.method}: {name} is None, but significant on rank {self.rank}")
+            array = np.empty(0, "u1")
+        self.raw = self.raw or spec.raw
+        return flatten(self.method, name, array, writes=writes), spec
+
+    def _part(self, flat: Flat, name: str, start: int, count: int | None) -> Flat:
+        """Return `count` elements from `start` on; None: all that are left."""
+        number = max(flat.size - start, 0) if count is None else count
+        if start + number > flat.size:
+            behind = f" from {start} on" if start else ""
+            raise ValueError(f"{self.method}: {name} has {flat.size} elements, count is {number}{behind}")
+        return flat.part(start, number)
+
+    def refuse_in_place(self, name: str, value: Any) -> None:
+        """Refuse MPI.IN_PLACE where only the root may say it."""
+        if is_in_place(value):
+            raise ValueError(
+                f"{self.method}: {name} is MPI.IN_PLACE on rank {self.rank}; only root {self.root} may say so"
+            )
+
+    def _each(self, flat: Flat, name: str, hint: str) -> int:
+        """Return the elements of each of equal blocks."""
+        each, rest = divmod(flat.size, self.size)
+        if rest:
+            raise ValueError(
+                f"{self.method}: {name} has {flat.size} elements, not a multiple of {self.size} ranks{hint}"
+            )
+        return each
+
+    def _fitting(self, flat: Flat, name: str, blocks: Blocks) -> Blocks:
+        counts, displs = blocks
+        if len(counts) != self.size or len(displs) != self.size:
+            raise ValueError(
+                f"{self.method}: {name} has {len(counts)} counts and {len(displs)} displacements for {self.size} ranks"
+            )
+        end = max((d + c for c, d in zip(counts, displs, strict=True) if c), default=0)
+        if min(counts) < 0 or end > flat.size:
+            raise ValueError(f"{self.method}: {name} has {flat.size} elements, its blocks need {end}")
+        return blocks
+
+    def _disjoint(self, name: str, blocks: Blocks) -> None:
+        """Refuse blocks that overlap: what would be received last is chance."""
+        held = sorted(
+            (start, start + count, rank) for rank, (count, start) in enumerate(zip(*blocks, strict=True)) if count
+        )
+        for (_, end, first), (start, _, second) in itertools.pairwise(held):
+            if start < end:
+                raise ValueError(f"{self.method}: blocks {first} and {second} of {name} overlap")

@@ -1,0 +1,154 @@
+"""The key of a call: everything that was read of its arguments, so that equal keys mean equal calls.
+
+A remembered call is found by its key, and nothing of it is decided again.  What reading looks at and
+the key leaves out would be a call that is taken for another one; so both are kept side by side, and
+a test changes each of these things and asks that the key differs.  Of an array the key has address,
+size, dtype, flags and place, but not the array itself, which it must not keep alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from mpicoll.algorithms.registry import revision
+from mpicoll.runtime.arguments.operators import Average, Op
+from mpicoll.settings import settings
+
+Key = tuple[Any, ...]
+
+#: NumPy's own ways to an address take ten times as long
+_address = MPI.Get_address
+
+
+class UnreadableError(Exception):
+    """An argument of which more could change than a key says: a call with it is not remembered."""
+
+
+def call_key(
+    form: str, method: str, arguments: tuple[Any, ...], algorithm: Any, rules: str, where: tuple[Any, ...]
+) -> Key | None:
+    """Return the key of a call, None if it must not be remembered.
+
+    Args:
+        form: "blocking", "nonblocking" or "persistent".
+        method: the call, such as "Allreduce".
+        arguments: as in the call: at most two buffers, then what is no buffer.
+        algorithm: as in the call.
+        rules: of the communicator.
+        where: device and stream on which it would run (see `streams.where`).
+    """
+    key = [form, method, algorithm, rules, settings.version, revision(), *where]
+    try:
+        for argument in arguments[:2]:
+            key.append(_buffers[type(argument)](argument))  # noqa: PERF401  (takes less time for so few)
+        for argument in arguments[2:]:
+            key.append(_others[type(argument)](argument))  # noqa: PERF401
+    except UnreadableError:
+        return None
+    return tuple(key)
+
+
+class _Readers(dict[type, Callable[[Any], Any]]):
+    """Readers of arguments by their type, each made when it is first needed."""
+
+    def __init__(self, make: Callable[[type], Callable[[Any], Any]]) -> None:
+        self.make = make
+
+    def __missing__(self, kind: type) -> Callable[[Any], Any]:
+        reader = self[kind] = self.make(kind)
+        return reader
+
+
+def _buffer_reader(kind: type) -> Callable[[Any], Any]:
+    """Return the reader of everything that reading sees of a buffer argument of a type."""
+    if kind is np.ndarray:
+        return _numpy_array
+    if kind in (list, tuple):
+        return lambda spec: (kind, _buffers[type(spec[0])](spec[0]), *map(_plain, spec[1:])) if spec else _plain(spec)
+    if kind.__name__ != "ndarray" or not kind.__module__.startswith("cupy"):
+        return _plain
+    return _cupy_array if hasattr(kind, "_c_contiguous") else lambda a: (*_cupy_data(a), a.shape, a.strides)
+
+
+def _numpy_array(array: np.ndarray) -> Any:
+    """Return a NumPy array's state, if it is contiguous: what is packed is not remembered."""
+    flags = array.flags
+    if not flags.c_contiguous:
+        raise UnreadableError
+    try:
+        return _address(array), array.size, array.dtype, flags.num
+    except (ValueError, BufferError):  # a dtype that the buffer protocol cannot express, such as a date
+        raise UnreadableError from None
+
+
+def _cupy_array(array: Any) -> Any:
+    """Return a CuPy array's state; of a contiguous one the shape does not matter.
+
+    The dtype comes first, so that it equals no NumPy array's state: managed memory has one address for both.
+    """
+    data = array.data
+    if array._c_contiguous:
+        return array.dtype, data.ptr, data.device_id, array.size
+    return array.dtype, data.ptr, data.device_id, array.shape, array.strides
+
+
+def _cupy_data(array: Any) -> tuple[Any, ...]:
+    return array.dtype, array.data.ptr, array.device.id
+
+
+def _plain(item: Any) -> Any:
+    """Return an argument that is no array of data as something that can be compared, with its type.
+
+    Equal numbers of different types are read differently: 0 and 0.0 as a root, [2, 3] and (2, 3) as counts.
+    """
+    return _others[type(item)](item)
+
+
+def _other_reader(kind: type) -> Callable[[Any], Any]:
+    """Return the reader of a type's objects that are no arrays of data."""
+    if kind is MPI.Op:
+        return _op
+    if kind in (type(None), int, bool, str, Op, Average) or issubclass(kind, np.integer):
+        return lambda item: (kind, item)
+    if kind in (list, tuple):
+        return lambda items: (kind, tuple([_plain(item) for item in items]))
+    if kind is np.ndarray:
+        return lambda items: (kind, items.dtype, items.shape, tuple(items.ravel().tolist()))
+    if kind is MPI.Datatype:
+        return _datatype
+    return _in_place if kind is type(MPI.IN_PLACE) else _unreadable
+
+
+def _unreadable(item: Any) -> Any:
+    raise UnreadableError
+
+
+def _in_place(item: Any) -> Any:
+    """Return what stands for MPI.IN_PLACE, whose type has another constant, too."""
+    return type(item), int(item)
+
+
+def _datatype(given: MPI.Datatype) -> Any:
+    """Return a predefined type; others' handles are given out again."""
+    if not given.is_predefined:
+        raise UnreadableError
+    return MPI.Datatype, given.handle
+
+
+def _op(op: MPI.Op) -> Any:
+    """Return MPI's operator as something that can be compared: others' handles are given out again."""
+    if id(op) in _OWN_OPS:
+        return id(op)
+    if not op.is_predefined:
+        raise UnreadableError
+    return op.handle
+
+
+#: identities of mpi4py's operators, which live for ever
+_OWN_OPS = frozenset(map(id, (MPI.SUM, MPI.PROD, MPI.MAX, MPI.MIN, MPI.LAND, MPI.LOR, MPI.BAND, MPI.BOR)))
+
+_buffers, _others = _Readers(_buffer_reader), _Readers(_other_reader)

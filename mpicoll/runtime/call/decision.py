@@ -1,0 +1,180 @@
+"""From a call's arguments to its operands, plan and program, agreed on by all ranks where a setting demands it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mpicoll.dispatch.plan import Plan
+from mpicoll.errors import UnsupportedError
+from mpicoll.runtime.arguments.methods import read_call
+from mpicoll.runtime.arguments.operands import Operands, check_options
+from mpicoll.runtime.call import execute
+from mpicoll.runtime.call.agreement import Fingerprint, Flow, Word, asked, settle
+from mpicoll.runtime.context.context import Context
+from mpicoll.runtime.cuda.streams import CAPTURED, address_on, given, is_captured
+from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.progress.exchange import Routine, exchanged
+from mpicoll.settings import settings
+
+#: powers of two by which the scratch limit shrinks from one try to the next, where a rank is short of memory
+SHRINK = (0, 3, 6, 9)
+
+#: returns a call's program, once there is what it needs
+Bind = Callable[[Plan, Operands], Routine[Bound]]
+
+
+@dataclass(slots=True)
+class Call:
+    """A call as it was made.
+
+    Attributes:
+        context: of the communicator.
+        form: "blocking", "nonblocking" or "persistent".
+        method: such as "Allreduce".
+        arguments: as in the call.
+        algorithm: as in the call.
+        stream: as in the call.
+        rules: of the communicator.
+        plan: what was decided, None before that.
+        named: as in the call.
+        is_captured: it is captured into a CUDA graph, instead of done.
+        name: the call with its number, for messages.
+    """
+
+    context: Context
+    form: str
+    method: str
+    arguments: tuple[Any, ...]
+    algorithm: Any
+    stream: Any
+    rules: str
+    plan: Plan | None = None
+    named: dict[str, Any] | None = None
+    is_captured: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.method.lower()} #{self.context.calls}"
+
+    def read(self) -> Operands:
+        """Return what the arguments mean; every check that needs no other rank."""
+        with given(self.stream):
+            operands = read_call(self.method, self.context.rank, self.context.size, self.arguments, self.named or {})
+        check_options(operands, self.algorithm, self.stream)
+        return operands
+
+    def captured(self, operands: Operands) -> bool:
+        """Tell whether the call is captured into a CUDA graph; refuse what cannot be."""
+        return operands.device >= 0 and self.captured_on(address_on(operands.device, self.stream))
+
+    def captured_on(self, address: int) -> bool:
+        """Tell whether the call is captured on a stream; refuse what cannot be."""
+        if not is_captured(address):
+            return False
+        why = ""
+        if self.form in ("nonblocking", "persistent"):
+            why = "the host waits for the end of a call that does not block: make a blocking one"
+        elif not self.context.ready or self.context.is_unconnected():
+            why = "this is the communicator's first call with device arrays: make one before the capture"
+        if why:
+            raise UnsupportedError(f"{self.method.lower()}: {CAPTURED}, and {why}")
+        return True
+
+
+def read(call: Call) -> tuple[Operands | None, Exception | None]:
+    """Return the operands, or what is wrong, and count the call.
+
+    Raises:
+        Exception: what is wrong, at once, where the other ranks need not hear of it: then the call is not made.
+    """
+    operands, trouble = None, None
+    try:
+        operands = call.read()
+        call.is_captured = call.captured(operands)
+    except Exception as error:
+        if not asked():
+            raise
+        trouble = error
+    call.context.calls += 1
+    return (None if trouble else operands), trouble
+
+
+def decided(
+    call: Call, operands: Operands | None, trouble: Exception | None, bind: Bind
+) -> Routine[tuple[Operands, Bound]]:
+    """Plan and bind a call; where a setting demands it, all ranks agree that they can, and on the same one.
+
+    Where memory is short on a rank, all ranks try again with a smaller limit, that is with more segments.
+    """
+    context = call.context
+    if not asked():
+        assert operands is not None
+        if operands.device >= 0:
+            yield from context.connecting(operands.device)
+        return (yield from _bound(call, operands, settings.scratch_limit, bind))[:2]
+    tries = iter(SHRINK)
+    limit = settings.scratch_limit >> next(tries)
+    while True:
+        found, word, error = yield from _tried(call, operands, trouble, limit, bind)
+        said = yield from exchanged(context.comm, word, enough=lambda one: bool(one.trouble))
+        words: list[Word] = [one or Word(word.what) for one in said]
+        if all(one.unconnected for one in words):
+            assert operands is not None
+            yield from context.connecting(operands.device)
+            continue
+        smaller = next(tries, None)
+        if smaller is None or not any(one.short for one in words):
+            break
+        limit = settings.scratch_limit >> smaller
+    called = next((w.fingerprint.collective for w in words if w.fingerprint), call.method.lower())
+    settle(f"{called} #{context.calls}", words, error)
+    assert found is not None
+    if settings.debug > 1:
+        print(f"[mpicoll rank {context.rank}] {call.plan}", file=sys.stderr, flush=True)
+    return found
+
+
+def _tried(
+    call: Call, operands: Operands | None, trouble: Exception | None, limit: int, bind: Bind
+) -> Routine[tuple[tuple[Operands, Bound] | None, Word, Exception | None]]:
+    """Return a bound call, and this rank's word on it; or what keeps the rank from it."""
+    what = call.method.lower()
+    if trouble is not None or operands is None:
+        assert trouble is not None
+        return None, Word.refusing(what, trouble), trouble
+    unconnected = operands.device >= 0 and call.context.is_unconnected()
+    if unconnected:
+        return None, Word(what, unconnected=True), None
+    try:
+        found, bound, plan = yield from _bound(call, operands, limit, bind)
+    except Exception as error:
+        return None, Word.refusing(what, error), error
+    flow = Flow.of(found, call.context.size)
+    return (found, bound), Word(operands.method, Fingerprint.of(call.form, found, plan), flow), None
+
+
+def _bound(call: Call, operands: Operands, limit: int, bind: Bind) -> Routine[tuple[Operands, Bound, Plan]]:
+    """Return the call on the communicator's device, its program, and its plan."""
+    found = at_home(operands, call.context)
+    plan = call.plan = execute.plan_for(found, call.context, call.algorithm, call.rules, limit, call.is_captured)
+    bound = yield from bind(plan, found)
+    return found, bound, plan
+
+
+def at_home(operands: Operands, context: Context) -> Operands:
+    """Return the call on the device of the communicator's inboxes, if it has any."""
+    if operands.device < 0 or context.mapped is None or operands.device == context.mapped.device:
+        return operands
+    from mpicoll.runtime.cuda.migrate import moved
+
+    return moved(operands, context.mapped.device)
+
+
+def is_repeatable(operands: Operands, place: tuple[Any, ...]) -> bool:
+    """Tell whether an equal call need not be decided again."""
+    packed = operands.before or operands.after
+    elsewhere = operands.device >= 0 and operands.device != place[0]
+    return not (packed or elsewhere or asked())

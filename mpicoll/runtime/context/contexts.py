@@ -1,0 +1,83 @@
+"""Which context belongs to a communicator, and what becomes of all of them when the program ends or forks."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import Any
+
+from mpi4py import MPI
+
+from mpicoll.runtime.context.context import FORKED, Context, live, refuse_after_finalize
+from mpicoll.runtime.progress import faults, turns
+from mpicoll.settings import settings
+
+#: seconds that calls in flight may take when the program ends
+LAST_SECONDS = 1.0
+
+_forked = False
+_looking = threading.Lock()
+#: for each communicator's handle: two threads' first calls must not make two contexts
+_making: dict[int, threading.Lock] = {}
+_keyval: int | None = None
+
+
+def context_of(comm: MPI.Intracomm, rules: str = "") -> Context:
+    """Return a communicator's context, ready for use; the first call is collective."""
+    context = started_context_of(comm, rules)
+    if not context.ready:
+        context.setting_up.wait()
+    return context
+
+
+def started_context_of(comm: MPI.Intracomm, rules: str = "") -> Context:
+    """Return a communicator's context, which the first call starts to make; local."""
+    global _keyval
+    refuse_after_finalize()
+    if _forked:
+        raise RuntimeError(FORKED)
+    with _looking:
+        if _keyval is None:
+            _keyval = MPI.Comm.Create_keyval(None, _free)
+            atexit.register(_close_all)
+            os.register_at_fork(after_in_child=_note_fork)
+        making = _making.setdefault(comm.handle, threading.Lock())
+    with making:
+        found: Any = comm.Get_attr(_keyval)
+        if found is not None and found.refused is not None:  # ranks' settings differed; perhaps they do not any more
+            comm.Delete_attr(_keyval)
+            found = None
+        if found is None:
+            found = Context(comm, rules)
+            comm.Set_attr(_keyval, found)
+    with _looking:
+        _making.pop(comm.handle, None)
+    made: Context = found
+    return made
+
+
+def _free(_comm: MPI.Comm, _key: int, context: Context) -> None:
+    """Free a context with its communicator, but not in a forked child."""
+    if not _forked:
+        context.free()
+
+
+def _note_fork() -> None:
+    global _forked
+    _forked = True
+    for context in live:
+        context.forked, context.broken = True, "a fork"
+
+
+def _close_all() -> None:
+    """End what is in flight, and free what is left; a job in which a call has stalled ends, too."""
+    if _forked or not MPI.Is_initialized() or MPI.Is_finalized():
+        return
+    stalled = next((context for context in live if context.broken), None)
+    if stalled is None:
+        turns.drain(LAST_SECONDS)
+    for context in list(live):
+        context.close()
+    if stalled is not None:
+        faults.finalize_within(max(settings.timeout or stalled.limit, LAST_SECONDS), stalled.broken)

@@ -1,0 +1,174 @@
+"""Who has made a call?  Asked out of band, by UDP, so that neither a dead rank nor a stuck MPI is in the way.
+
+A process with a time limit has one desk: a thread that answers at any time what this process knows of its
+own calls.  Whoever has waited too long asks the desks of the other ranks.
+
+    question   {"to": token, "nonce": n, "id": communicator, "birth": [group, ordinal]}
+    answer     {"nonce": n, "calls": 7, "moved": 1203, "busy": false, "waiting": true}
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import threading
+import time
+import zlib
+from collections import Counter
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+#: seconds that a rank waits for the others' answers, and between two questions to the same rank
+GRACE, AGAIN = 0.5, 0.1
+#: bytes of the longest question or answer
+LONGEST = 2048
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a desk is: host name, its address, port, and the token that a question must carry."""
+
+    host: str
+    ip: str
+    port: int
+    token: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A rank's word on itself.
+
+    Attributes:
+        calls: calls that it has made on the communicator, -1 if not even the first.
+        moved: steps that its calls there have made.
+        busy: it is in local work of a call there, such as an operator.
+        waiting: it waits in a call there that has a limit of its own.
+    """
+
+    calls: int
+    moved: int = 0
+    busy: bool = False
+    waiting: bool = False
+
+
+class Asked(Protocol):
+    """The part of a communicator's context that a desk tells of."""
+
+    calls: int
+    moved: int
+    busy: bool
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a call on it waits here that has a limit of its own."""
+
+
+class Desk(threading.Thread):
+    """This process's answers, given by a thread of its own.
+
+    Attributes:
+        address: where it is asked.
+        directory: addresses of desks that were heard of, by rank in COMM_WORLD.
+    """
+
+    _only: Desk | None = None
+    _making = threading.Lock()
+
+    def __init__(self) -> None:
+        """Open a socket; `open` starts the thread."""
+        super().__init__(name="mpicoll-roll-call", daemon=True)
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("", 0))
+        host = socket.gethostname()
+        self.address = Address(host, _ip_of(host), self.socket.getsockname()[1], secrets.token_hex(8))
+        self.directory: dict[int, Address] = {}
+        self.contexts: WeakValueDictionary[str, Asked] = WeakValueDictionary()
+        self.births: Counter[int] = Counter()
+
+    @classmethod
+    def open(cls) -> Desk:
+        """Return the process's desk, which is opened at the first call."""
+        with cls._making:
+            if cls._only is None:
+                cls._only = cls()
+                cls._only.start()
+            return cls._only
+
+    def born(self, ranks: tuple[int, ...]) -> tuple[int, int]:
+        """Note that a communicator of these ranks of COMM_WORLD was used for the first time; returns its birth."""
+        group = zlib.crc32(repr(ranks).encode())
+        self.births[group] += 1
+        return group, self.births[group]
+
+    def run(self) -> None:
+        """Answer for ever."""
+        while True:
+            with suppress(OSError):  # no way back to whoever asked
+                data, sender = self.socket.recvfrom(LONGEST)
+                answer = self._answer(data)
+                if answer is not None:
+                    self.socket.sendto(answer, sender)
+
+    def _answer(self, data: bytes) -> bytes | None:
+        try:
+            question = json.loads(data)
+            if question["to"] != self.address.token:
+                return None
+            context, birth = self.contexts.get(question["id"]), question["birth"]
+            if context is not None:
+                said = Answer(context.calls, context.moved, context.busy, context.waiting)
+            else:
+                said = Answer(0 if birth and self.births[birth[0]] >= birth[1] else -1)
+            return json.dumps({"nonce": question["nonce"], **asdict(said)}).encode()
+        except Exception:  # whatever came, it was not one of ours, and the desk stays open
+            return None
+
+
+def _ip_of(host: str) -> str:
+    try:
+        return socket.gethostbyname(host)
+    except OSError:
+        return "127.0.0.1"
+
+
+def ask(desks: dict[int, Address], context_id: str, birth: tuple[int, int] | None) -> dict[int, Answer]:
+    """Return the answers of ranks, those that came within the grace.
+
+    Args:
+        desks: address of each rank that is asked.
+        context_id: the communicator, "" if it has no name yet.
+        birth: what the communicator is known by as long as it has none.
+    """
+    answers: dict[int, Answer] = {}
+    nonces = {secrets.randbits(62): rank for rank in desks}
+    here, end, sent = socket.gethostname(), time.monotonic() + GRACE, 0.0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.settimeout(AGAIN / 4)
+        while len(answers) < len(desks) and time.monotonic() < end:
+            if time.monotonic() - sent > AGAIN:
+                sent = time.monotonic()
+                for nonce, rank in nonces.items():
+                    if rank not in answers:
+                        _send(own, desks[rank], here, {"nonce": nonce, "id": context_id, "birth": birth})
+            _collect(own, nonces, answers)
+    return answers
+
+
+def _send(own: socket.socket, desk: Address, here: str, question: dict[str, Any]) -> None:
+    ip = "127.0.0.1" if desk.host == here else desk.ip
+    try:
+        own.sendto(json.dumps({"to": desk.token, **question}).encode(), (ip, desk.port))
+    except OSError:  # no way there now: it counts as no answer
+        return
+
+
+def _collect(own: socket.socket, nonces: dict[int, int], answers: dict[int, Answer]) -> None:
+    try:
+        said = json.loads(own.recv(LONGEST))
+        rank = nonces[said["nonce"]]
+        answers[rank] = Answer(int(said["calls"]), int(said["moved"]), bool(said["busy"]), bool(said["waiting"]))
+    except Exception:  # nothing has come, or not one of ours
+        return

@@ -1,0 +1,301 @@
+// The mapped path: a lowered schedule as one kernel over peer-mapped inboxes.
+// runtime/paths/mapped/source.py puts the numbers before this text, and the schedule into `run`.
+//
+// A warp works on one tile of every block at a time: PARTS times 32 lanes of 16 bytes.  Tile t is
+// worked on in wave t / slots, by warp t % slots, and two waves' slots take turns.  In an inbox a
+// tile travels in one of two protocols:
+//
+//   lines    every 128 bytes hold 112 of data, and a flag in the last lane's 16.  A line that 8 lanes
+//            of a warp store at once is never torn on NVLink; NCCL's protocol LL128 builds on the same.
+//   slices   data only; behind all of it a word is stored with release, which is read with acquire.
+//
+// A flag names the call and the wave, so what is left of earlier ones is never taken for it.
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define EACH_PART(k) _Pragma("unroll") for (int k = 0; k < PARTS; k++)
+
+struct Unit { uint4 part[PARTS]; };
+
+// All of the kernel's argument; runtime/paths/mapped/path.py packs it in this order.
+struct Args {
+  u64 memory[MEMORY];    // where each cell of the input and output starts
+  long long bytes[CELLS];  // length of each cell
+  u64 outbox[RANKS], inbox[RANKS], flag_out[RANKS], flag_in[RANKS];
+  u64 token_out[RANKS], token_in[RANKS], credit_out[RANKS], credit_in[RANKS];
+  u64 control, host, tiles, slots, parity_bytes, wave_bytes, limit;
+};
+
+// Where a warp is: its tile and lane, the call and wave, and the slot's address within an inbox.
+struct Place { u64 tile; u32 lane, wave, slot; u64 call, at; };
+
+// Words of the control block: number of the last call (64 bits), blocks that are done, this kernel was given up.
+enum { CALLS = 0, DONE = 8, LEFT = 12 };
+// Words in host memory: leave at once; the rank that did not come, plus one.
+enum { ABORT = 0, LATE = 4 };
+
+// Neither touches memory that the user's arrays are in, so loads of those may move across.
+__device__ __forceinline__ void put16(u64 to, uint4 x) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%4};"
+               :: "l"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w));
+}
+__device__ __forceinline__ uint4 get16(u64 from) {
+  uint4 x;
+  asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(from));
+  return x;
+}
+__device__ __forceinline__ void put4(u64 to, u32 x) { *reinterpret_cast<volatile u32*>(to) = x; }
+__device__ __forceinline__ u32 get4(u64 from) { return *reinterpret_cast<volatile u32*>(from); }
+__device__ __forceinline__ void put8(u64 to, u64 x) { *reinterpret_cast<volatile u64*>(to) = x; }
+__device__ __forceinline__ u64 get8(u64 from) { return *reinterpret_cast<volatile u64*>(from); }
+__device__ __forceinline__ void release(u64 to, u64 x) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" :: "l"(to), "l"(x) : "memory");
+}
+__device__ __forceinline__ void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+__device__ __forceinline__ u64 acquire(u64 from) {
+  u64 x;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(x) : "l"(from) : "memory");
+  return x;
+}
+
+// Waiting.  A warp that waits too long, or is told to, leaves, and all others with it.
+
+// Returns when the waiting began, 0 to leave: by value, for what is passed by address lives in memory.
+__device__ __noinline__ u64 give_up(const Args& a, u64 since, u32 peer) {
+  u64 now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  if (!since) since = now;
+  const bool late = a.limit && now - since > a.limit;
+  const bool stop = __any_sync(~0u, late || get4(a.control + LEFT) || get4(a.host + ABORT));
+  if (stop) {
+    put4(a.control + LEFT, 1);
+    if (late) put4(a.host + LATE, peer + 1);
+  }
+  return stop ? 0 : since;
+}
+struct Spin {
+  u32 turns; u64 since;
+  __device__ __forceinline__ Spin() : turns(0), since(0) {}
+  __device__ __forceinline__ bool over(const Args& a, u32 peer) {
+    return (++turns & 1023) == 0 && !(since = give_up(a, since, peer));
+  }
+};
+
+// The user's memory: any alignment, any length.
+
+__device__ __noinline__ uint4 fetch_slowly(u64 from, int n) {
+  u32 w[4] = {0, 0, 0, 0};
+  if (n == 16 && (from & 3) == 0) {
+    for (int k = 0; k < 4; k++) w[k] = reinterpret_cast<const u32*>(from)[k];
+  } else {
+    #pragma unroll
+    for (int k = 0; k < 16; k++)
+      if (k < n) w[k >> 2] |= u32(reinterpret_cast<const unsigned char*>(from)[k]) << 8 * (k & 3);
+  }
+  return make_uint4(w[0], w[1], w[2], w[3]);
+}
+__device__ __noinline__ void keep_slowly(u64 to, uint4 x, int n) {
+  const u32 w[4] = {x.x, x.y, x.z, x.w};
+  if (n == 16 && (to & 3) == 0) {
+    for (int k = 0; k < 4; k++) reinterpret_cast<u32*>(to)[k] = w[k];
+  } else {
+    #pragma unroll
+    for (int k = 0; k < 16; k++)
+      if (k < n) reinterpret_cast<unsigned char*>(to)[k] = w[k >> 2] >> 8 * (k & 3);
+  }
+}
+
+// Which bytes of a block a lane moves; whether it moves data at all; whether a part holds any.
+
+#if LINES
+const int CARRYING = 28;
+__device__ __forceinline__ u32 carrier(const Place& p) { return (p.lane >> 3) * 7 + (p.lane & 7); }
+__device__ __forceinline__ bool carries(const Place& p) { return (p.lane & 7) != 7; }
+#else
+const int CARRYING = 32;
+__device__ __forceinline__ u32 carrier(const Place& p) { return p.lane; }
+__device__ __forceinline__ bool carries(const Place& p) { return true; }
+#endif
+__device__ __forceinline__ u64 offset(const Place& p, int part) {
+  return ((p.tile * PARTS + part) * CARRYING + carrier(p)) * 16;
+}
+__device__ __forceinline__ bool reaches(const Place& p, int part, long long bytes) {
+  return (long long)((p.tile * PARTS + part) * CARRYING * 16) < bytes;
+}
+// Names a wave of a call, later ones by larger numbers: 2^40 calls of up to 2^24 waves.
+__device__ __forceinline__ u64 mark(u64 call, u32 wave) { return (call << 24) | (wave + 1); }
+
+// How many of a lane's 16 bytes are within the block; what is left may be negative by more than an int holds.
+__device__ __forceinline__ int within(long long left) { return left <= 0 ? 0 : left < 16 ? int(left) : 16; }
+
+// A tile that lies within the block, and aligned, is moved without a question asked for each part.
+const int STRIDE = CARRYING * 16, REACH = (PARTS - 1) * STRIDE + 16;
+
+__device__ __forceinline__ void fetch(u64 from, Unit& v, long long bytes, const Place& p) {
+  const long long left = carries(p) ? bytes - (long long)offset(p, 0) : 0;
+  from += offset(p, 0);
+  if (left >= REACH && (from & 15) == 0) {
+    EACH_PART(k) v.part[k] = *reinterpret_cast<const uint4*>(from + k * STRIDE);
+  } else {
+    EACH_PART(k) {
+      const int n = within(left - k * STRIDE);
+      v.part[k] = n ? fetch_slowly(from + k * STRIDE, n) : make_uint4(0, 0, 0, 0);
+    }
+  }
+}
+__device__ __forceinline__ void keep(u64 to, const Unit& v, long long bytes, const Place& p) {
+  const long long left = carries(p) ? bytes - (long long)offset(p, 0) : 0;
+  to += offset(p, 0);
+  if (left >= REACH && (to & 15) == 0) {
+    EACH_PART(k) *reinterpret_cast<uint4*>(to + k * STRIDE) = v.part[k];
+  } else {
+    EACH_PART(k) {
+      const int n = within(left - k * STRIDE);
+      if (n) keep_slowly(to + k * STRIDE, v.part[k], n);
+    }
+  }
+}
+
+// Messages: put any number of them, seal them, and flag each.
+
+__device__ __forceinline__ void put(u64 box, int place, const Unit& v, long long bytes, const Args& a, const Place& p) {
+  const u64 to = box + p.at + place * a.slots * (PARTS * 512);
+#if LINES
+  __syncwarp();
+#endif
+  EACH_PART(k) {
+    if (!reaches(p, k, bytes)) continue;
+#if LINES
+    put16(to + k * 512, carries(p) ? v.part[k] : make_uint4(u32(mark(p.call, p.wave)), u32(mark(p.call, p.wave) >> 32), 0, 0));
+#else
+    put16(to + k * 512, v.part[k]);
+#endif
+  }
+}
+__device__ __forceinline__ void seal(const Place& p) {
+#if !LINES
+  __syncwarp();
+  if (p.lane == 0) fence();
+#endif
+}
+__device__ __forceinline__ void flag(u64 flags, int place, long long bytes, const Args& a, const Place& p) {
+#if !LINES
+  if (p.lane == 0 && reaches(p, 0, bytes)) put8(flags + (place * SLOTS + p.slot) * 8, mark(p.call, p.wave));
+#endif
+}
+__device__ __forceinline__ bool get(
+    u64 box, u64 flags, int place, Unit& v, long long bytes, const Args& a, const Place& p, u32 peer) {
+  // All of a value is written, so that nothing of the tile before is kept in registers for it.
+  EACH_PART(k) v.part[k] = make_uint4(0, 0, 0, 0);
+  if (!reaches(p, 0, bytes)) return true;
+  const u64 from = box + p.at + place * a.slots * (PARTS * 512);
+  Spin spin;
+#if LINES
+  for (;;) {
+    bool here = true;
+    EACH_PART(k) {
+      if (!reaches(p, k, bytes)) continue;
+      v.part[k] = get16(from + k * 512);
+      here &= carries(p) || (v.part[k].x == u32(mark(p.call, p.wave)) && v.part[k].y == u32(mark(p.call, p.wave) >> 32));
+    }
+    if (__all_sync(~0u, here)) return true;
+    if (spin.over(a, peer)) return false;
+  }
+#else
+  while (!__all_sync(~0u, acquire(flags + (place * SLOTS + p.slot) * 8) >= mark(p.call, p.wave)))
+    if (spin.over(a, peer)) return false;
+  EACH_PART(k)
+    if (reaches(p, k, bytes)) v.part[k] = get16(from + k * 512);
+  return true;
+#endif
+}
+
+// Credit: the slots of a wave are free again, where no message of the peer says so.  The wave after the next
+// waits for it; without such a wave none is given, for a release takes about a microsecond.
+
+__device__ __forceinline__ void give_credit(u64 to, const Args& a, const Place& p) {
+  if (p.tile + 2 * a.slots >= a.tiles) return;
+  __syncwarp();
+  if (p.lane == 0) release(to + p.slot * 8, mark(p.call, p.wave));  // behind what all lanes have read
+}
+__device__ __forceinline__ bool await_credit(u64 from, const Args& a, const Place& p, u32 peer) {
+  if (p.wave < 2) return true;
+  Spin spin;
+  while (!__all_sync(~0u, get8(from + p.slot * 8) >= mark(p.call, p.wave - 2)))
+    if (spin.over(a, peer)) return false;
+  return true;
+}
+
+#ifdef EXPRESSION
+// A sum is kept in the type that is computed with, and rounded once.  What comes of it is four words to the
+// compiler, or it would store every number for itself.
+__device__ __forceinline__ uint4 whole(uint4 x) {
+  asm volatile("" : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w));
+  return x;
+}
+struct __align__(16) Pack { T item[16 / sizeof(T)]; };
+struct Sum { A item[PARTS][16 / sizeof(T)]; };
+__device__ __forceinline__ A combine(A a, A b) { return (EXPRESSION); }
+template <bool FIRST> __device__ __forceinline__ void add(Sum& s, const Unit& v) {
+  EACH_PART(k)
+    #pragma unroll
+    for (int j = 0; j < int(16 / sizeof(T)); j++) {
+      const A item = load(reinterpret_cast<const Pack&>(v.part[k]).item[j]);
+      s.item[k][j] = FIRST ? item : combine(s.item[k][j], item);
+    }
+}
+__device__ __forceinline__ void finish(Unit& v, const Sum& s) {
+  EACH_PART(k) {
+    Pack pack;
+    #pragma unroll
+    for (int j = 0; j < int(16 / sizeof(T)); j++) pack.item[j] = store(s.item[k][j]);
+    v.part[k] = whole(reinterpret_cast<const uint4&>(pack));
+  }
+}
+#endif
+
+__device__ __forceinline__ bool run(const Args& a, const Place& p) {
+  BODY
+  return true;
+}
+
+// A rank's token says that it has started the call, so that all its earlier ones are over.
+__device__ __forceinline__ void tell_all(const Args& a, u32 lane, u32 call) {
+  for (u32 q = lane; q < RANKS; q += 32)
+    if (q != RANK) put4(a.token_out[q], call);
+}
+__device__ __forceinline__ bool all_have_come(const Args& a, u32 lane, u32 call) {
+  for (u32 first = 0; first < RANKS; first += 32) {
+    const u32 q = first + lane;
+    Spin spin;
+    while (!__all_sync(~0u, q >= RANKS || q == RANK || int(get4(a.token_in[q]) - call) >= 0))
+      if (spin.over(a, q < RANKS ? q : RANK)) return false;
+  }
+  return true;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) collective(const __grid_constant__ Args a) {
+  const u32 lane = threadIdx.x & 31, row = threadIdx.x >> 5, warp = row * gridDim.x + blockIdx.x;
+  const bool herald = blockIdx.x == 0 && row == (blockDim.x >> 5) - 1;  // has no tile if the call is short
+  const u64 call = get8(a.control + CALLS) + 1;
+  if (get4(a.control + LEFT)) return;  // one before was given up: what it has sent must stay as it is
+  if (herald) tell_all(a, lane, u32(call));
+  if (warp < a.slots) {
+    Place p;
+    p.lane = lane; p.call = call; p.slot = warp; p.wave = 0;
+    for (p.tile = warp; p.tile < a.tiles; p.tile += a.slots, p.wave++) {
+      p.at = (call & 1) * a.parity_bytes + (p.wave & 1) * a.wave_bytes + u64(warp) * (PARTS * 512) + lane * 16;
+      if (!run(a, p)) return;
+    }
+  }
+  if (herald && !all_have_come(a, lane, u32(call))) return;
+  __syncthreads();
+  if (threadIdx.x == 0) {  // the last block counts the call: by then all have read the number
+    if (gridDim.x == 1 || atomicAdd(reinterpret_cast<u32*>(a.control + DONE), 1) == gridDim.x - 1) {
+      put4(a.control + DONE, 0);
+      put8(a.control + CALLS, call);
+    }
+  }
+}

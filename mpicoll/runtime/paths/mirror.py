@@ -1,0 +1,154 @@
+"""What is bound around a program and around each of its segments: order on a stream, and copies of the arrays.
+
+A program that must not touch the arrays themselves works on a *mirror*: copies of input and
+output in other memory.  The staged path mirrors in pinned host memory, the direct path in
+device memory that peers can map, where the arrays are in memory that they cannot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.context.scratch import apart
+from mpicoll.runtime.context.slot import Slot
+from mpicoll.runtime.cuda.ipc import can_be_mapped
+from mpicoll.runtime.program.bound import Around, Bound
+from mpicoll.runtime.program.layout import Run
+
+
+class Ordered(Around):
+    """A call on a stream: after what comes before on it, and before what comes behind."""
+
+    def __init__(self, fence: Any, stream: int) -> None:
+        """Order with a slot's fence, on a stream's address."""
+        self.fence, self.stream = fence, stream
+
+    def first(self, bound: Bound) -> None:
+        """Wait for the stream."""
+        self._enter(bound)
+
+    def last(self, bound: Bound) -> None:
+        """Mark the end on the stream."""
+        fence, stream = self.fence, self.stream
+        bound.add(lambda: fence.leave(stream))
+
+    def _enter(self, bound: Bound) -> None:
+        fence, stream = self.fence, self.stream
+        bound.add(lambda: fence.enter(stream), poll=lambda: fence.is_open(stream))
+
+
+@dataclass(frozen=True)
+class Mirrors:
+    """Where a call's arrays are, and where the program finds them.
+
+    Attributes:
+        arrays: start of input and output.
+        bases: start of their copies, or of the arrays where they have none.
+    """
+
+    arrays: dict[str, int]
+    bases: dict[str, int]
+
+    @staticmethod
+    def of(operands: Operands, which: set[str], slot: Slot, scratch: int) -> Mirrors:
+        """Make copies of some of "input" and "output".
+
+        Args:
+            operands: the call.
+            which: what is to be copied.
+            slot: whose memory it is.
+            scratch: bytes of device memory in front of the copies; -1 puts them into pinned memory.
+        """
+        flats = {"input": operands.input, "output": operands.output}
+        arrays = operands.bases
+        spans = {name: (flat.pointer, flat.array.nbytes) for name, flat in flats.items() if flat and name in which}
+        if operands.aliased and spans:  # what is one memory has one copy
+            start = min(pointer for pointer, _ in spans.values())
+            end = max(pointer + nbytes for pointer, nbytes in spans.values())
+            spans = dict.fromkeys(spans, (start, end - start))
+        places, total = {}, apart(max(scratch, 0))
+        for span in dict.fromkeys(spans.values()):
+            places[span] = total
+            total += apart(span[1])
+        memory = slot.arena("pinned" if scratch < 0 else "device", operands.device, total).pointer
+        moved = {name: memory + places[span] + arrays[name] - span[0] for name, span in spans.items()}
+        return Mirrors(arrays, arrays | moved)
+
+    def pairs(self, name: str, runs: list[Run]) -> list[tuple[Run, Run]]:
+        """Return (copy, original) of parts of an array; nothing where it has no copy."""
+        shift = self.bases[name] - self.arrays[name]
+        return [((address + shift, nbytes), (address, nbytes)) for address, nbytes in runs if shift]
+
+
+def unmappable(operands: Operands) -> set[str]:
+    """Return which of "input" and "output" is in memory that peers cannot map."""
+    flats = {"input": operands.input, "output": operands.output}
+    found = {name for name, flat in flats.items() if flat and not can_be_mapped(flat.pointer)}
+    return set(flats) if found and operands.aliased else found
+
+
+class Mirror(Ordered):
+    """Copies the input before, and the output behind, the program: each segment as soon as it can be.
+
+    All copies to the mirror are enqueued at once, and awaited segment by segment.  A copy back is
+    enqueued when the segment's output is complete, on a stream of its own where there is one, so
+    that both ways, the messages and the reductions overlap.
+    """
+
+    by_segment = True
+
+    def __init__(
+        self,
+        worker: Any,
+        fence: Any,
+        inputs: list[list[tuple[Run, Run]]],
+        outputs: list[list[tuple[Run, Run]]],
+        back: Any = None,
+    ) -> None:
+        """Mirror with a worker on the call's stream.
+
+        Args:
+            worker: copies, and marks places on its stream.
+            fence: orders calls that use the same memory.
+            inputs: for each segment, (copy, original) of its input.
+            outputs: for each segment, (copy, original) of its output.
+            back: copies back on another stream, and makes the call's stream wait for it; the worker if None.
+        """
+        super().__init__(fence, worker.stream)
+        self.worker, self.back = worker, back
+        self.inputs, self.outputs = inputs, outputs
+        self.marks = [s for s, runs in enumerate(inputs) if runs or s == 0]
+        self.awaited = -1
+
+    def first(self, bound: Bound) -> None:
+        """Enqueue the copies to the mirror, once the last call on another stream does not need it any more."""
+        fence, stream = self.fence, self.stream
+        bound.add(lambda: fence.drain(stream))
+        for segment, runs in enumerate(self.inputs):
+            bound.add(*(self.worker.copy(copy, original) for copy, original in runs))
+            if segment in self.marks and len(self.marks) > 1:
+                bound.add(self.worker.launched(segment))
+
+    def begin(self, bound: Bound, segment: int) -> None:
+        """Wait for the segment's input, and so for all that comes before the call on the stream."""
+        mark = max(m for m in self.marks if m <= segment)
+        if mark <= self.awaited:
+            return
+        self.awaited = mark
+        if len(self.marks) == 1:
+            self._enter(bound)
+        else:
+            bound.add(self.worker.sync(mark, last=False), poll=self.worker.poll(mark, last=False))
+
+    def end(self, bound: Bound, segment: int) -> None:
+        """Enqueue the segment's copies back."""
+        worker = self.back or self.worker
+        bound.add(*(worker.copy(original, copy) for copy, original in self.outputs[segment]))
+
+    def last(self, bound: Bound) -> None:
+        """Mark the end on the stream, behind the copies back."""
+        if self.back is not None:
+            bound.add(self.back.join)
+        super().last(bound)

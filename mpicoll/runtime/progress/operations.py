@@ -1,0 +1,259 @@
+"""Operations: a call's routine on its way, and a program's run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from inspect import GEN_CLOSED, GEN_SUSPENDED, getgeneratorstate
+from typing import TYPE_CHECKING, Any
+
+from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.progress import faults
+from mpicoll.runtime.progress.exchange import Condition, Routine
+from mpicoll.runtime.progress.turns import Helper, in_flight, lock, wait_for
+from mpicoll.settings import settings
+
+if TYPE_CHECKING:
+    from mpicoll.runtime.context.context import Context
+
+#: lane of calls whose messages follow each other; persistent requests have others
+COMMON = 0
+
+def _modes() -> tuple[float, bool, bool]:
+    """Return the time limit, whether ranks share errors, and whether a thread makes progress; kept between changes."""
+    version = settings.version
+    if version != _known_modes[0]:
+        modes = settings.timeout, bool(settings.errors), settings.progress == "thread"
+        _known_modes[:] = [version, modes]
+    found: tuple[float, bool, bool] = _known_modes[1]
+    return found
+
+
+_known_modes: list[Any] = [None, None]
+
+#: the program of an operation that has none yet
+NOTHING = Bound()
+
+
+class Operation:
+    """A routine on its way: it goes on whenever somebody looks, until it has ended.
+
+    Operations of one lane of a communicator begin in the order in which they are made, each as soon as the one
+    before has started all of its messages, so that messages of equal tags come in the order of the calls.
+
+    Attributes:
+        result: of the routine, if it sets one.
+        bound: the program that runs, an empty one before.
+        number: of the call on its communicator.
+        started: all of its messages are started, or it has ended.
+        done: it has ended.
+        own: what it waits for is this rank's own work, which may take its time.
+        ran: its program has begun.
+        refused: another rank's call has raised.
+        error: the error with which it has ended.
+    """
+
+    name = ""
+    bound = NOTHING
+    position = moved = 0
+    condition: Condition | None = None
+    started = done = own = ran = refused = False
+    result: Any = None
+    error: BaseException | None = None
+    patience: faults.Patience | None = None
+
+    def __init__(
+        self,
+        context: Context,
+        make: Callable[[Operation], Routine[Any]],
+        *,
+        name: str = "",
+        keep: object = None,
+        device: int = -1,
+        lane: int = COMMON,
+    ) -> None:
+        """Begin, as far as that goes without waiting.
+
+        Args:
+            context: whose operation it is.
+            make: returns the routine.
+            name: for messages, before a program runs that has a name.
+            keep: lives until the operation ends.
+            device: current device while it goes on, -1 for none.
+            lane: see above.
+        """
+        self.context, self.keep, self.device, self.lane = context, keep, device, lane
+        self.number, self.scope = context.calls, settings.scope()
+        if name:
+            self.name = name
+        limit, self.shares_errors, threaded = _modes()
+        if limit > 0:
+            self.patience = faults.Patience(limit)
+        self.routine = make(self)
+        with lock:
+            before, context.last[lane] = context.last.get(lane), self
+            if before is not None and not before.started:
+                self.condition = lambda: before.started
+            in_flight.append(self)
+            self.advance()
+        if threaded and not self.done:
+            Helper.wake()
+
+    def check(self) -> None:
+        """Raise the error with which it has ended, if there is one."""
+        if self.error is not None:
+            raise self.error
+
+    def wait(self) -> Any:
+        """Return the result, having advanced all operations until this one has ended."""
+        wait_for(lambda: self.done)
+        self.check()
+        return self.result
+
+    def pending(self) -> str:
+        """Say what it waits for."""
+        if self.bound.program is not None:
+            return self.bound.pending(self.position)
+        return "waiting for all ranks to make the call"
+
+    def pending_bytes(self) -> int:
+        """Return the bytes of the messages that it waits for."""
+        return self.bound.pending_bytes(self.position)
+
+    def advance(self) -> None:
+        """Go on as far as possible without waiting; an error is kept for the one who waits for this operation."""
+        if self.done:
+            return
+        if settings.scope() is not self.scope:  # planning must see what was overridden at the call
+            with settings.within(self.scope):
+                self._go_on()
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        try:
+            with _current(self.device):
+                if self._goes_to_the_end():
+                    self._end()
+                    return
+                if self.shares_errors:
+                    self._heed_refusals()
+                if self.patience and not self.own and self.patience.is_over(self.moved):
+                    self._give_up(faults.stall(self, self.patience))
+        except BaseException as error:
+            if not isinstance(error, Exception) and getgeneratorstate(self.routine) != GEN_CLOSED:
+                raise  # interrupted while it waited: nothing is lost, it can be waited for again
+            self._fail(error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _heed_refusals(self) -> None:
+        """Raise what another rank's call has raised, where ranks share their errors."""
+        refusals = self.context.refusals
+        error = refusals.look(self.number, self.title()) if refusals else None
+        if error is not None:
+            self.refused = True
+            raise error
+
+    def title(self) -> str:
+        """Return the call with its number, for messages."""
+        return self.bound.name.format(self.number) or self.name or f"call #{self.number}"
+
+    def _goes_to_the_end(self) -> bool:
+        if self.condition is not None and not self.condition():
+            return False
+        if not self.moved:
+            self.context.check()
+        routine = self.routine
+        for self.condition in routine:  # an interrupt cannot come between the two, and lose a condition
+            self.moved += 1
+            self.context.moved += 1
+            if not self.condition():
+                return False
+        return True
+
+    def _fail(self, error: BaseException) -> None:
+        name = self.title()
+        self.error = faults.explained(error, name, self.context.rank, self.pending())
+        if not isinstance(error, Exception):
+            self.error = RuntimeError(f"{name}: rank {self.context.rank}: {error!r} came in the middle of a step")
+        self.context.spoiled(self.bound, self.position, error)
+        if self.shares_errors and self.ran and not self.refused and self.context.refusals:
+            self.context.refusals.post(self.number, error, final=bool(self.context.broken))
+        self._end()
+
+    def _give_up(self, error: BaseException | None) -> None:
+        """End this and all other operations of its communicator with an error, if there is one."""
+        if error is not None:
+            for operation in [o for o in in_flight if o.context is self.context]:
+                operation.error = error
+                operation._end()
+
+    def _end(self) -> None:
+        if self in in_flight:
+            in_flight.remove(self)
+        if self.context.last.get(self.lane) is self:
+            del self.context.last[self.lane]
+        self.started = self.done = True
+        if self._may_be_written():
+            faults.abandoned.append((self.context, self.keep, self.routine, self.condition))
+        else:
+            with suppress(ValueError):  # it is running now
+                self.routine.close()
+        self.keep = self.condition = None
+
+    def _may_be_written(self) -> bool:
+        """Tell whether messages may still come into its memory: of a program that failed, or of ranks' words."""
+        exchanging = not self.ran and getgeneratorstate(self.routine) == GEN_SUSPENDED
+        return self.error is not None and (bool(self.context.broken) or exchanging)
+
+
+def steps(operation: Operation, bound: Bound) -> Routine[None]:
+    """Run a program within an operation."""
+    context, polls = operation.context, bound.polls
+    operation.bound, operation.ran = bound, True
+    operation.started = bound.last_start < 0
+    for operation.position, call in enumerate(bound.calls):
+        poll = polls[operation.position]
+        if poll is not None:
+            operation.own = operation.position not in bound.waits
+            yield poll
+            operation.own = False
+        context.busy = True
+        try:
+            call()
+        finally:
+            context.busy = False
+        if operation.position == bound.last_start:
+            operation.started = True
+
+
+def run(bound: Bound, context: Context) -> None:
+    """Run a program to its end; with others in flight, advancing them too.
+
+    A program that only launches ends on the device.  Its end is awaited where messages are in flight: the
+    caller may wait for the device next, and nobody would advance what other ranks wait for before they launch.
+    """
+    if in_flight or bound.limited:
+        messages = any(not o.started or o.bound.requests for o in in_flight)
+        Operation(context, lambda operation: steps(operation, bound), device=bound.device).wait()
+        if messages and bound.mark is not None:
+            wait_for(bound.mark())
+        return
+    try:
+        bound.run()
+    except BaseException as error:
+        raised = faults.explained(error, bound.name.format(context.calls), context.rank, bound.pending(bound.reached))
+        context.spoiled(bound, bound.reached, error)
+        if raised is error:
+            raise
+        raise raised from error
+
+
+def _current(device: int) -> AbstractContextManager[object]:
+    """Make a device current for this thread."""
+    if device < 0:
+        return nullcontext()
+    from mpicoll.runtime.cuda.work import on_device
+
+    return on_device(device)
