@@ -123,7 +123,7 @@ type: $(READY_DEV)  ## mypy
 	$(BIN)/mypy
 
 docs: $(READY)  ## write docs/algorithms.md and docs/settings.md
-	$(BIN)/python -m mpicoll.docs
+	$(BIN)/python docs/generate.py
 
 ci: lint type test verify  ## what must pass before a change lands, with one MPI
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from table import K, M, marked, of_size, put, table
 
-from mpicoll.bench.results import read
+from mpicoll.bench.output.results import read
 
 #: up to which size each column of targets goes
 LIMITS = (64 * K, 512 * K, 2 * M, 64 * M)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from table import marked, table, target
 
-from mpicoll.bench.results import read
+from mpicoll.bench.output.results import read
 from mpicoll.dispatch.select import Facts, select
 
 

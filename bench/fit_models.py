@@ -17,7 +17,7 @@ import numpy as np
 
 from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import MODELS, CostModel
-from mpicoll.bench.results import read
+from mpicoll.bench.output.results import read
 from mpicoll.dispatch.select import Facts, best_segments, waves
 
 PARAMETERS = [field.name for field in fields(CostModel) if field.name not in ("call_byte", "source")]

@@ -26,7 +26,7 @@ from mpi4py import MPI
 
 from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import MODELS
-from mpicoll.bench.results import Results
+from mpicoll.bench.output.results import Results
 from mpicoll.runtime.mpi.environment import local_rank
 
 plans = importlib.import_module("mpicoll.dispatch.plan")

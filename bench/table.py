@@ -11,8 +11,8 @@ The page has `<!-- begin nccl -->` and `<!-- end nccl -->`, each on a line; what
 import argparse
 from pathlib import Path
 
-from mpicoll.bench.cases import CALLS, make_case
-from mpicoll.bench.results import read
+from mpicoll.bench.output.results import read
+from mpicoll.bench.request.cases import CALLS, make_case
 
 K, M, G = 1 << 10, 1 << 20, 1 << 30
 #: ranks for which the targets were set, one GPU each

@@ -188,7 +188,7 @@ def chosen(options: argparse.Namespace) -> dict[str, dict[str, str]]:
 
 
 def write(out: TextIO | None, kind: str, **line: Any) -> None:
-    """Write a line as mpicoll.bench.results does, whose import would set variables for the jobs."""
+    """Write a line as mpicoll.bench.output.results does, whose import would set variables for the jobs."""
     if out:
         print(json.dumps({"kind": kind, **line}), file=out, flush=True)
 

@@ -1,4 +1,4 @@
-"""`python -m mpicoll list | show | verify | info | docs`."""
+"""`python -m mpicoll list | show | verify | info`."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ def _span(sizes: tuple[int, ...]) -> str:
 
 
 def _info(chosen: argparse.Namespace) -> None:
-    from mpicoll.info import lines
+    from mpicoll.info import show
 
-    print("\n".join(lines()))
+    show()
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class Blocking:
 
     def Barrier(self, *, algorithm: Algorithm = None) -> None:
         """Return when every rank has called it."""
-        self._run_in_turn("Barrier", (), algorithm, None)
+        return self._run_in_turn("Barrier", (), algorithm, None)
 
     def Bcast(self, buf: Any, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None) -> None:
         """Send n elements from the root to all ranks.
@@ -53,7 +53,7 @@ class Blocking:
             algorithm: see the module.
             stream: see the module.
         """
-        self._run("Bcast", (buf, root), algorithm, stream)
+        return self._run("Bcast", (buf, root), algorithm, stream)
 
     def Gather(
         self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None
@@ -67,7 +67,7 @@ class Blocking:
             algorithm: see the module.
             stream: see the module.
         """
-        self._run("Gather", (sendbuf, recvbuf, root), algorithm, stream)
+        return self._run("Gather", (sendbuf, recvbuf, root), algorithm, stream)
 
     def Gatherv(
         self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None
@@ -82,7 +82,7 @@ class Blocking:
             algorithm: one that does not forward; see the module.
             stream: see the module.
         """
-        self._run("Gatherv", (sendbuf, recvbuf, root), algorithm, stream)
+        return self._run("Gatherv", (sendbuf, recvbuf, root), algorithm, stream)
 
     def Scatter(
         self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None
@@ -96,7 +96,7 @@ class Blocking:
             algorithm: see the module.
             stream: see the module.
         """
-        self._run("Scatter", (sendbuf, recvbuf, root), algorithm, stream)
+        return self._run("Scatter", (sendbuf, recvbuf, root), algorithm, stream)
 
     def Scatterv(
         self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None
@@ -111,7 +111,7 @@ class Blocking:
             algorithm: one that does not forward; see the module.
             stream: see the module.
         """
-        self._run("Scatterv", (sendbuf, recvbuf, root), algorithm, stream)
+        return self._run("Scatterv", (sendbuf, recvbuf, root), algorithm, stream)
 
     def Allgather(self, sendbuf: Any, recvbuf: Any, *, algorithm: Algorithm = None, stream: Any = None) -> None:
         """Collect n elements of each rank on all ranks.
@@ -122,7 +122,7 @@ class Blocking:
             algorithm: see the module.
             stream: see the module.
         """
-        self._run("Allgather", (sendbuf, recvbuf), algorithm, stream)
+        return self._run("Allgather", (sendbuf, recvbuf), algorithm, stream)
 
     def Allgatherv(self, sendbuf: Any, recvbuf: Any, *, algorithm: Algorithm = None, stream: Any = None) -> None:
         """Collect counts[r] elements of each rank r on all ranks.
@@ -133,7 +133,7 @@ class Blocking:
             algorithm: see the module.
             stream: see the module.
         """
-        self._run("Allgatherv", (sendbuf, recvbuf), algorithm, stream)
+        return self._run("Allgatherv", (sendbuf, recvbuf), algorithm, stream)
 
     def Alltoall(self, sendbuf: Any, recvbuf: Any, *, algorithm: Algorithm = None, stream: Any = None) -> None:
         """Send block q of n elements to each rank q; its block for this rank becomes block q.
@@ -144,7 +144,7 @@ class Blocking:
             algorithm: see the module.
             stream: see the module.
         """
-        self._run("Alltoall", (sendbuf, recvbuf), algorithm, stream)
+        return self._run("Alltoall", (sendbuf, recvbuf), algorithm, stream)
 
     def Alltoallv(self, sendbuf: Any, recvbuf: Any, *, algorithm: Algorithm = None, stream: Any = None) -> None:
         """Send blocks of any counts to each rank.
@@ -155,7 +155,7 @@ class Blocking:
             algorithm: one that does not forward; see the module.
             stream: see the module.
         """
-        self._run("Alltoallv", (sendbuf, recvbuf), algorithm, stream)
+        return self._run("Alltoallv", (sendbuf, recvbuf), algorithm, stream)
 
     def Reduce(
         self,
@@ -177,7 +177,7 @@ class Blocking:
             algorithm: see the module.
             stream: see the module.
         """
-        self._run("Reduce", (sendbuf, recvbuf, op, root), algorithm, stream)
+        return self._run("Reduce", (sendbuf, recvbuf, op, root), algorithm, stream)
 
     def Allreduce(
         self, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM, *, algorithm: Algorithm = None, stream: Any = None
@@ -191,7 +191,7 @@ class Blocking:
             algorithm: see the module.
             stream: see the module.
         """
-        self._run("Allreduce", (sendbuf, recvbuf, op), algorithm, stream)
+        return self._run("Allreduce", (sendbuf, recvbuf, op), algorithm, stream)
 
     def Reduce_scatter_block(
         self, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM, *, algorithm: Algorithm = None, stream: Any = None
@@ -207,7 +207,7 @@ class Blocking:
             algorithm: see the module.
             stream: see the module.
         """
-        self._run("Reduce_scatter_block", (sendbuf, recvbuf, op), algorithm, stream)
+        return self._run("Reduce_scatter_block", (sendbuf, recvbuf, op), algorithm, stream)
 
     def Reduce_scatter(
         self,
@@ -232,7 +232,7 @@ class Blocking:
         """
         if recvcounts is None:
             recvcounts = self._gathered_counts(sendbuf, recvbuf)
-        self._run("Reduce_scatter", (sendbuf, recvbuf, recvcounts, op), algorithm, stream)
+        return self._run("Reduce_scatter", (sendbuf, recvbuf, recvcounts, op), algorithm, stream)
 
     def Scan(
         self, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM, *, algorithm: Algorithm = None, stream: Any = None
@@ -246,7 +246,7 @@ class Blocking:
             algorithm: see the module.
             stream: see the module.
         """
-        self._run("Scan", (sendbuf, recvbuf, op), algorithm, stream)
+        return self._run("Scan", (sendbuf, recvbuf, op), algorithm, stream)
 
     def Exscan(
         self, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM, *, algorithm: Algorithm = None, stream: Any = None
@@ -260,4 +260,4 @@ class Blocking:
             algorithm: see the module.
             stream: see the module.
         """
-        self._run("Exscan", (sendbuf, recvbuf, op), algorithm, stream)
+        return self._run("Exscan", (sendbuf, recvbuf, op), algorithm, stream)

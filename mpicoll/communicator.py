@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from operator import is_
-from typing import Any, NoReturn
+from typing import Any, Concatenate, NoReturn, ParamSpec, cast
 
 from mpi4py import MPI
 
@@ -14,6 +14,7 @@ from mpicoll.algorithms import registry
 from mpicoll.blocking import Blocking
 from mpicoll.dispatch.plan import Plan
 from mpicoll.dispatch.rules import parse_rules
+from mpicoll.forms import like
 from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
 from mpicoll.point_to_point import PointToPoint
@@ -27,6 +28,26 @@ from mpicoll.runtime.context.contexts import context_of, started_context_of
 from mpicoll.runtime.progress import turns
 from mpicoll.runtime.progress.traffic import refuse_after_finalize
 from mpicoll.settings import settings
+
+P = ParamSpec("P")
+
+
+def same_type(own: Callable[Concatenate[Any, P], object], waits: bool = True) -> Callable[Concatenate[Any, P], Any]:
+    """Return mpi4py's method that makes a communicator, which is of this type.
+
+    Args:
+        own: mpi4py's method.
+        waits: all ranks wait for each other in it, so that the calls in flight must end first.
+    """
+
+    @like(own, "as mpi4py's, but of this type")
+    def method(self: Any, /, *arguments: P.args, **named: P.kwargs) -> Any:
+        made = own(self._settled() if waits else self._plain(), *arguments, **named)
+        if isinstance(made, tuple):
+            return self._wrap(made[0]), MessageRequest(made[1])
+        return self._wrap(cast(MPI.Comm, made))
+
+    return method
 
 
 class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracomm):  # type: ignore[misc]  # other requests than MPI's
@@ -219,43 +240,15 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         self._settle()
         return MPI.Intracomm(self)
 
-    def Dup(self, info: MPI.Info | None = None) -> Any:
-        """Duplicate; as mpi4py's, but of this type."""
-        return self._wrap(self._settled().Dup(info))
-
-    def Dup_with_info(self, info: MPI.Info) -> Any:
-        """Duplicate with hints; as mpi4py's, but of this type."""
-        return self._wrap(self._settled().Dup_with_info(info))
-
-    def Idup(self, info: MPI.Info | None = None) -> Any:
-        """Start to duplicate; as mpi4py's, but of this type."""
-        comm, request = self._plain().Idup(info)
-        return self._wrap(comm), MessageRequest(request)
-
-    def Idup_with_info(self, info: MPI.Info) -> Any:
-        """Start to duplicate with hints; as mpi4py's, but of this type."""
-        comm, request = self._plain().Idup_with_info(info)
-        return self._wrap(comm), MessageRequest(request)
-
-    def Clone(self) -> Any:
-        """Duplicate without the attributes; as mpi4py's, but of this type."""
-        return self._wrap(self._settled().Clone())
-
-    def Split(self, color: int = 0, key: int = 0) -> Any:
-        """Split by color; as mpi4py's, but of this type."""
-        return self._wrap(self._settled().Split(color, key))
-
-    def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> Any:
-        """Split by type; as mpi4py's, but of this type."""
-        return self._wrap(self._settled().Split_type(split_type, key, info))
-
-    def Create(self, group: MPI.Group) -> Any:
-        """Make a communicator of a group; as mpi4py's, but of this type."""
-        return self._wrap(self._settled().Create(group))
-
-    def Create_group(self, group: MPI.Group, tag: int = 0) -> Any:
-        """Make a communicator of a group, called by its members only; as mpi4py's, but of this type."""
-        return self._wrap(self._plain().Create_group(group, tag))
+    Dup = same_type(MPI.Intracomm.Dup)
+    Dup_with_info = same_type(MPI.Intracomm.Dup_with_info)
+    Idup = same_type(MPI.Intracomm.Idup, waits=False)
+    Idup_with_info = same_type(MPI.Intracomm.Idup_with_info, waits=False)
+    Clone = same_type(MPI.Intracomm.Clone)
+    Split = same_type(MPI.Intracomm.Split)
+    Split_type = same_type(MPI.Intracomm.Split_type)
+    Create = same_type(MPI.Intracomm.Create)
+    Create_group = same_type(MPI.Intracomm.Create_group, waits=False)
 
 
 def _again(comm: MPI.Intracomm, rules: str) -> Communicator:

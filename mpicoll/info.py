@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib.metadata import PackageNotFoundError, version
+import sys
+
+from rich.console import Console
+from rich.table import Table
 
 from mpicoll.runtime.mpi.environment import VARIABLES, prepared
 from mpicoll.settings import TABLE, settings
 from mpicoll.version import __version__
+from mpicoll.versions import mpi_library, variables, versions
 
-#: variables of other libraries that change how messages travel
-PREFIXES = ("UCX_", "OMPI_MCA_", "MPIR_CVAR_", "MPICH_", "NCCL_", "CUDA_VISIBLE_DEVICES", "PRTE_MCA_")
 #: launchers' variables that say how many ranks there are
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 
 
-def lines() -> list[str]:
-    """Return the report; starts MPI."""
-    table = [("mpicoll", __version__), ("python", f"{platform.python_version()} on {platform.node()}")]
-    table += [(name, _version(name)) for name in ("numpy", "mpi4py", "cupy-cuda13x", "cupy-cuda12x", "libucx-cu13")]
-    table += _mpi() + _devices()
-    table += [("UCX under MPI", f"{prepared.ucx or 'as the MPI brings it'}: {prepared.reason}")]
-    table += _variables()
-    seen = {n: v for n, v in sorted(os.environ.items()) if n.startswith(PREFIXES) and n not in prepared.variables}
-    table += [(f"  environment {name}", value) for name, value in seen.items()]
-    table += [(f"setting {name}", _setting(name)) for name in TABLE]
-    width = max(len(name) for name, _ in table)
-    return [f"{name:<{width}}  {value}" for name, value in table]
+def show() -> None:
+    """Print the rows; starts MPI."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for row in rows():
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else 10_000  # what is read by programs has a row a line
+    Console(width=width, markup=False, highlight=False, emoji=False).print(table)
 
 
-def _variables() -> list[tuple[str, str]]:
-    """Say what was set before MPI started and why, and what the user has set instead."""
+def rows() -> list[tuple[str, str]]:
+    """Return names and what is known of them; starts MPI."""
+    found = [("mpicoll", __version__), *versions().items(), ("machine", platform.node()), *_mpi(), *_devices()]
+    found += [("UCX under MPI", f"{prepared.ucx or 'as the MPI brings it'}: {prepared.reason}"), *_prepared()]
+    others = {name: value for name, value in variables().items() if name not in prepared.variables}
+    found += [(f"  environment {name}", value) for name, value in others.items()]
+    return [*found, *((f"setting {name}", _setting(name)) for name in TABLE)]
+
+
+def _prepared() -> list[tuple[str, str]]:
+    """Return the variables that were set before MPI started, and what the user has set instead, with reasons."""
     found = []
     for row in VARIABLES:
         why = f"{row.reader}: {row.why}" + (f"; {row.measured}" if row.measured else "")
@@ -44,21 +50,13 @@ def _variables() -> list[tuple[str, str]]:
     return found
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
-
-
 def _mpi() -> list[tuple[str, str]]:
     from mpi4py import MPI
 
     from mpicoll.runtime.mpi.cuda_aware import decide
 
-    library = MPI.Get_library_version().split("\n")[0].strip("\0 ")
     ranks = MPI.COMM_WORLD.size
-    found = [("MPI library", library), ("ranks", str(ranks))]
+    found = [("MPI library", mpi_library()), ("ranks", str(ranks))]
     said = {int(os.environ[name]) for name in SIZES if os.environ.get(name, "").isdigit()}
     if said and ranks not in said:
         found.append(

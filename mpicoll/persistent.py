@@ -1,4 +1,4 @@
-"""The persistent collectives: arguments as in `blocking.py`; all go through `Communicator._prepare`.
+"""The persistent collectives: each is derived from its blocking method, and ends in `Communicator._prepare`.
 
 A call is planned and bound once, and `Start`ed as often as it is needed.  The arrays stay the same;
 the request holds them until it is freed.
@@ -6,12 +6,49 @@ the request holds them until it is freed.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, cast, overload
 
-from mpi4py import MPI
-
-from mpicoll.blocking import Algorithm
+from mpicoll.blocking import Algorithm, Blocking
+from mpicoll.forms import Form, with_info
 from mpicoll.request import PersistentRequest
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+    from typing_extensions import Unpack
+
+P = ParamSpec("P")
+
+_FORM = Form(__name__, "Persistent", "_prepare", PersistentRequest)
+
+
+class Call(Protocol[P]):
+    """What type checkers see of a persistent method: the blocking one's parameters, and then `info`."""
+
+    @overload
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> PersistentRequest: ...
+    @overload
+    def __call__(self, *arguments: Any, info: MPI.Info, **named: Any) -> PersistentRequest: ...
+    @overload
+    def __call__(
+        self,
+        *arguments: Unpack[tuple[Unpack[tuple[Any, ...]], MPI.Info]],
+        algorithm: Algorithm = None,
+        stream: Any = None,
+    ) -> PersistentRequest: ...
+
+
+class Method(Protocol[P]):
+    """The same as an attribute of the class."""
+
+    def __get__(self, comm: object, owner: object = None) -> Call[P]: ...
+
+
+def prepared(blocking: Callable[Concatenate[Any, P], None]) -> Method[P]:
+    """Return the persistent method of a blocking one, with `info` after its positional parameters."""
+    method = blocking.__name__
+    made = _FORM.derive(blocking, f"{method}_init", f"Make a persistent {method}; info is not used.")
+    return cast("Method[P]", with_info(made))
 
 
 class Persistent:
@@ -20,203 +57,19 @@ class Persistent:
     def _prepare(self, method: str, arguments: tuple[Any, ...], algorithm: Algorithm, stream: Any) -> PersistentRequest:
         raise NotImplementedError
 
-    def _gathered_counts(self, sendbuf: Any, recvbuf: Any) -> list[int]:
-        raise NotImplementedError
-
-    def Barrier_init(self, info: MPI.Info = MPI.INFO_NULL, *, algorithm: Algorithm = None) -> PersistentRequest:
-        """Make a persistent Barrier; info is not used."""
-        return self._prepare("Barrier", (), algorithm, None)
-
-    def Bcast_init(
-        self,
-        buf: Any,
-        root: int = 0,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Bcast; info is not used."""
-        return self._prepare("Bcast", (buf, root), algorithm, stream)
-
-    def Gather_init(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        root: int = 0,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Gather; info is not used."""
-        return self._prepare("Gather", (sendbuf, recvbuf, root), algorithm, stream)
-
-    def Gatherv_init(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        root: int = 0,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Gatherv; info is not used."""
-        return self._prepare("Gatherv", (sendbuf, recvbuf, root), algorithm, stream)
-
-    def Scatter_init(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        root: int = 0,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Scatter; info is not used."""
-        return self._prepare("Scatter", (sendbuf, recvbuf, root), algorithm, stream)
-
-    def Scatterv_init(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        root: int = 0,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Scatterv; info is not used."""
-        return self._prepare("Scatterv", (sendbuf, recvbuf, root), algorithm, stream)
-
-    def Allgather_init(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Allgather; info is not used."""
-        return self._prepare("Allgather", (sendbuf, recvbuf), algorithm, stream)
-
-    def Allgatherv_init(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Allgatherv; info is not used."""
-        return self._prepare("Allgatherv", (sendbuf, recvbuf), algorithm, stream)
-
-    def Alltoall_init(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Alltoall; info is not used."""
-        return self._prepare("Alltoall", (sendbuf, recvbuf), algorithm, stream)
-
-    def Alltoallv_init(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Alltoallv; info is not used."""
-        return self._prepare("Alltoallv", (sendbuf, recvbuf), algorithm, stream)
-
-    def Reduce_init(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        op: Any = MPI.SUM,
-        root: int = 0,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Reduce; info is not used."""
-        return self._prepare("Reduce", (sendbuf, recvbuf, op, root), algorithm, stream)
-
-    def Allreduce_init(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        op: Any = MPI.SUM,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Allreduce; info is not used."""
-        return self._prepare("Allreduce", (sendbuf, recvbuf, op), algorithm, stream)
-
-    def Reduce_scatter_block_init(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        op: Any = MPI.SUM,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Reduce_scatter_block; info is not used."""
-        return self._prepare("Reduce_scatter_block", (sendbuf, recvbuf, op), algorithm, stream)
-
-    def Reduce_scatter_init(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        recvcounts: Any = None,
-        op: Any = MPI.SUM,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Reduce_scatter; info is not used."""
-        if recvcounts is None:
-            recvcounts = self._gathered_counts(sendbuf, recvbuf)
-        return self._prepare("Reduce_scatter", (sendbuf, recvbuf, recvcounts, op), algorithm, stream)
-
-    def Scan_init(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        op: Any = MPI.SUM,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Scan; info is not used."""
-        return self._prepare("Scan", (sendbuf, recvbuf, op), algorithm, stream)
-
-    def Exscan_init(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        op: Any = MPI.SUM,
-        info: MPI.Info = MPI.INFO_NULL,
-        *,
-        algorithm: Algorithm = None,
-        stream: Any = None,
-    ) -> PersistentRequest:
-        """Make a persistent Exscan; info is not used."""
-        return self._prepare("Exscan", (sendbuf, recvbuf, op), algorithm, stream)
+    Barrier_init = prepared(Blocking.Barrier)
+    Bcast_init = prepared(Blocking.Bcast)
+    Gather_init = prepared(Blocking.Gather)
+    Gatherv_init = prepared(Blocking.Gatherv)
+    Scatter_init = prepared(Blocking.Scatter)
+    Scatterv_init = prepared(Blocking.Scatterv)
+    Allgather_init = prepared(Blocking.Allgather)
+    Allgatherv_init = prepared(Blocking.Allgatherv)
+    Alltoall_init = prepared(Blocking.Alltoall)
+    Alltoallv_init = prepared(Blocking.Alltoallv)
+    Reduce_init = prepared(Blocking.Reduce)
+    Allreduce_init = prepared(Blocking.Allreduce)
+    Reduce_scatter_block_init = prepared(Blocking.Reduce_scatter_block)
+    Reduce_scatter_init = prepared(Blocking.Reduce_scatter)
+    Scan_init = prepared(Blocking.Scan)
+    Exscan_init = prepared(Blocking.Exscan)

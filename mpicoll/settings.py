@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import count
 from math import inf
@@ -228,10 +228,6 @@ class Settings:
     def __setattr__(self, name: str, value: Any) -> None:
         _check_name(name)
         self._base[name] = _read(name, value)
-        self.touch()
-
-    def touch(self) -> None:
-        """Count as a change, after which calls are decided anew."""
         object.__setattr__(self, "assigned", next(self._changes))
 
     def __dir__(self) -> list[str]:
@@ -256,6 +252,10 @@ class Settings:
                 self._scopes.clear()
             found = self._scopes[key] = _Scope(next(self._changes), values)
         return found
+
+    def same_values(self) -> Any:
+        """Return another scope of the current values: calls are known by it, but none is known to be the same."""
+        return replace(self.scope())
 
     @contextmanager
     def within(self, scope: Any) -> Iterator[None]:

@@ -23,8 +23,9 @@ from __future__ import annotations
 import atexit
 import faulthandler
 import functools
+import importlib.util
 import os
-import platform
+import runpy
 import shutil
 import sys
 import tempfile
@@ -32,7 +33,6 @@ import threading
 import time
 import traceback
 import warnings
-from importlib import metadata
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -48,6 +48,9 @@ GRACE = 2.0
 TURN = 0.5
 # Seconds of waiting that count as one, for a test without MPI.
 PATIENCE = 10
+# Run as a file, for an import would make mpicoll ready before a test does.
+PACKAGE: Any = importlib.util.find_spec("mpicoll")
+VERSIONS = runpy.run_path(str(Path(PACKAGE.origin).with_name("versions.py")))["versions"]
 MPI_TESTS, JOBS = Path(__file__).parent / "mpi", Path(__file__).parent / "jobs"
 
 # All ranks must draw the same examples, so nothing may depend on a database, a clock or chance.
@@ -153,16 +156,8 @@ class Harness:
         """One line of what the tests ran with."""
         world = self.world
         where = f"rank {world.rank} of {world.size}" if world.comm else "one process"
-        cupy = ("cupy", "cupy-cuda12x", "cupy-cuda13x")
-        parts = [
-            world.library,
-            f"mpi4py {_version('mpi4py')}",
-            f"numpy {_version('numpy')}",
-            f"cupy {_version(*cupy)}",
-            f"python {platform.python_version()}",
-            where,
-        ]
-        return "mpicoll: " + ", ".join(parts)
+        found = [f"{name} {version}" for name, version in VERSIONS().items()]
+        return "mpicoll: " + ", ".join([world.library, *found, where])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -247,15 +242,6 @@ class Lockstep:
     def pytest_internalerror(self, excrepr: object) -> None:
         """And an error of pytest's own."""
         self.world.abort(f"INTERNAL ERROR\n{excrepr}")
-
-
-def _version(*names: str) -> str:
-    for name in names:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return "none"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -2,11 +2,13 @@
 
     mpirun -n 8 python -m mpicoll.bench --op allreduce,bcast --algorithm all --max 64M
 
-`options` says what is asked for (`reading` reads its values), `cases` which calls that makes and what they hold,
-`data` with which numbers, `jobs` which measurements there are; `trial` makes the arrays and judges them, `clock` and
-`measure` take the time of the `subject` and, in turn, of its `baselines` (NCCL's in `nccl`); `bench` does one line
-of the table after the other; `facts`, `report` and `progress` say with what, what came out and how far it is,
-`results` keeps it in a file, and `interruption` ends a run at a signal.
-`overlap`, `overhead` and `breakdown` are other tables, the last two by a look `inside` a call; `run` puts all
-together.
+Each of these may import only those below it:
+
+    run, interruption  a run from the command line to its exit status, and its end at a signal
+    tables/            the lines of each table, one after the other: times, overlap, overhead, breakdown
+    output/            the environment, the columns of a table, the report, and the file of results
+    contestants/       mpicoll and the baselines, and the instrument that looks into mpicoll's calls
+    measure/           the arrays of a call and what must be in them, where arrays live, times and the budget
+    request/           the command line, the calls and their buffers' contents, numbers, the list of jobs
+    errors             what cannot be served
 """

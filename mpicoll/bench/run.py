@@ -6,40 +6,39 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict
-from functools import partial
 
 import numpy as np
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.bench import baselines, breakdown, facts, overhead, overlap
-from mpicoll.bench.bench import Bench, times
-from mpicoll.bench.clock import Clock
+from mpicoll.bench.contestants import baselines
+from mpicoll.bench.contestants.contestant import Mpicoll
+from mpicoll.bench.contestants.nccl import NVLS, without_nvls
+from mpicoll.bench.errors import RequestError, anywhere
 from mpicoll.bench.interruption import FORWARDED, Interruption
-from mpicoll.bench.jobs import Job, forms, jobs
-from mpicoll.bench.measure import Budget
-from mpicoll.bench.memory import choose
-from mpicoll.bench.nccl import NVLS, without_nvls
-from mpicoll.bench.options import Options, RequestError, parse
-from mpicoll.bench.progress import Progress, terminal
-from mpicoll.bench.report import Report
-from mpicoll.bench.results import Results
-from mpicoll.bench.subject import Mpicoll, anywhere
+from mpicoll.bench.measure.backends import choose
+from mpicoll.bench.measure.budget import Budget
+from mpicoll.bench.measure.clock import Clock
+from mpicoll.bench.output import environment
+from mpicoll.bench.output.report import Report
+from mpicoll.bench.output.results import Results
+from mpicoll.bench.request.jobs import Job, forms, jobs
+from mpicoll.bench.request.options import Options, parse
+from mpicoll.bench.tables import breakdown, overhead, overlap, times
+from mpicoll.bench.tables.bench import Bench
 from mpicoll.communicator import Communicator
 from mpicoll.runtime.context.contexts import context_of
 from mpicoll.settings import format_bytes, settings
 
 #: what makes the table of each mode
 TABLES: dict[str, Callable[[Bench, Iterable[Job]], None]] = {
-    "times": times,
+    "times": times.table,
     "overlap": overlap.table,
     "overhead": overhead.table,
     "breakdown": breakdown.table,
 }
 #: exit status of a run that its budget ended
 INTERRUPTED = 3
-#: moves a terminal's cursor to an empty line and shows it again, where the progress bar hid it
-LINE_OF_ITS_OWN = "\r\x1b[K\x1b[?25h"
 
 
 def run(arguments: list[str]) -> int:
@@ -57,7 +56,7 @@ def run(arguments: list[str]) -> int:
     world = MPI.COMM_WORLD.Dup()
     path = nullcontext() if options.path == "auto" else mpicoll.override(path=options.path)
     report = Report({}, sys.stdout if first else None, Results(options.json if first else None), options.mode)
-    interruption = Interruption(partial(_interrupt, report), 0.0 if first else 2 * FORWARDED)
+    interruption = Interruption(report.interrupt, 0.0 if first else 2 * FORWARDED)
     try:
         with interruption, path, np.errstate(all="ignore"):
             status = _run(arguments, options, world, report)  # repeated in place, sums grow beyond every limit
@@ -77,16 +76,17 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm, report: R
         raise RequestError(f"--{options.mode}: calls with a time limit go another way; unset MPICOLL_TIMEOUT")
     switched_off = "nccl" in options.baselines and without_nvls()
     bench = _prepared(arguments, options, world, report)
-    todo = jobs(options, world.size, bench.memory.kind, report)
-    _check_sizes(todo, world, bench.memory.total)
+    todo = jobs(options, world.size, bench.backend.kind, report.refuse)
+    if not todo:
+        raise RequestError(report.nothing())
+    _check_sizes(todo, world, bench.backend.total)
     report.total = sum(len(forms(job.case.call, options)) for job in todo)
     _begin_file(report, options, world)
-    report.begin(facts.lines(report.header))
+    report.begin([*environment.lines(report.header), f"# {report.total} measurements"])
     if switched_off:
         report.say(f"# {NVLS}=0 was set here; set it yourself to measure NCCL with NVLS")
     bench.budget = Budget(world, options.budget, report.total)
-    with Progress(report.total, world.rank == 0) as bench.progress:
-        TABLES[options.mode](bench, bench.paced(todo))
+    TABLES[options.mode](bench, bench.paced(todo))
     report.end()
     if report.verdict == "nothing":
         raise RequestError(report.nothing())
@@ -95,26 +95,16 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm, report: R
 
 def _prepared(arguments: list[str], options: Options, world: MPI.Intracomm, report: Report) -> Bench:
     """Return what measures, before it is known how much there is to measure; collective."""
-    memory = choose("numpy" if options.mode == "overhead" else options.buffers, world)
+    backend = choose("numpy" if options.mode == "overhead" else options.buffers, world)
     comm = Communicator(world)
-    header = report.header = facts.collect(arguments, world, comm, memory)
-    made, refused = baselines.make(options.baselines, world, memory, context_of(comm).cuda_aware)
+    header = report.header = environment.collect(arguments, world, comm, backend)
+    made, refused = baselines.make(options.baselines, world, backend, context_of(comm).cuda_aware)
     header["baselines"] = {name: getattr(baseline, "version", "") for name, baseline in made.items()}
-    report.baselines = tuple(made)
     for name, why in refused.items():
         report.refuse("every call", f"baseline {name}:", why)
-    clock = Clock(world, bool(header["oversubscribed"]), memory.synchronize)
+    clock = Clock(world, bool(header["oversubscribed"]), backend.synchronize)
     budget = Budget(world, options.budget, 0)
-    return Bench(options, world, memory, Mpicoll(comm), made, clock, budget, report, Progress(0, False))
-
-
-def _interrupt(report: Report, signal: str) -> None:
-    """End the report, on the terminal itself if there is one: a launcher that ends a job may pass nothing on."""
-    screen = terminal(sys.stdout) if report.out else None
-    if screen:
-        report.out = screen.open("w", encoding="utf-8")
-        report.say(LINE_OF_ITS_OWN)
-    report.interrupt(signal)
+    return Bench(options, world, backend, Mpicoll(comm), made, clock, budget, report)
 
 
 def _begin_file(report: Report, options: Options, world: MPI.Intracomm) -> None:

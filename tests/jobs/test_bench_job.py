@@ -7,7 +7,7 @@ import time
 import pytest
 
 from jobs.runner import Job, python
-from mpicoll.bench.results import read
+from mpicoll.bench.output.results import read
 
 FEW = "--op allreduce,barrier --max 64 --iters 2"
 

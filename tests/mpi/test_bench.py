@@ -1,6 +1,8 @@
 """The benchmark on every rank: it measures all calls, and finds what is wrong."""
 
 import ctypes
+import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -10,13 +12,13 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.algorithms import registry
-from mpicoll.bench import facts
-from mpicoll.bench.cases import CALLS, make_case
-from mpicoll.bench.data import REDUCTIONS
-from mpicoll.bench.memory import Host
-from mpicoll.bench.results import read
+from mpicoll.bench.measure.arrays import Arrays
+from mpicoll.bench.measure.backends import Host
+from mpicoll.bench.output import environment as facts
+from mpicoll.bench.output.results import read
+from mpicoll.bench.request.cases import CALLS, make_case
+from mpicoll.bench.request.numbers import REDUCTIONS
 from mpicoll.bench.run import run
-from mpicoll.bench.trial import Trial
 from mpicoll.runtime.arguments.operators import OPERATORS
 
 WORLD = MPI.COMM_WORLD
@@ -155,25 +157,25 @@ def test_a_changed_input_is_found(monkeypatch, folder):
 @pytest.mark.parametrize("call", [name for name in CALLS if name not in ("barrier", "exscan")])
 def test_what_does_nothing_leaves_only_wrong_elements(call, dtype):
     case = make_case(CALLS[call], 100, dtype, WORLD.size, "SUM", 0)
-    trial = Trial(case, False, WORLD.rank, Host())
-    trial.load(0)
-    wrong, words = trial.wrong()
-    keeps = trial.recv is None or (call == "bcast" and WORLD.rank == 0)
-    expected = 0 if keeps else trial.recv.what.length
+    arrays = Arrays(case, False, WORLD.rank, Host())
+    arrays.load(0)
+    wrong, words = arrays.wrong()
+    keeps = arrays.recv is None or (call == "bcast" and WORLD.rank == 0)
+    expected = 0 if keeps else arrays.recv.what.length
     assert (wrong, bool(words)) == (expected, bool(expected))
 
 
 def test_results_of_the_call_before_are_wrong():
     case = make_case(CALLS["allgather"], 4000, "float32", WORLD.size, "", 0)
-    trial = Trial(case, False, WORLD.rank, Host())
+    arrays = Arrays(case, False, WORLD.rank, Host())
     comm = mpicoll.Communicator(WORLD)
-    trial.load(0)
-    comm.Allgather(*trial.arguments)
-    assert trial.wrong() == (0, "")
-    stale = trial.recv.array.copy()
-    trial.load(1)
-    trial.recv.array[...] = stale
-    assert trial.wrong()[0] == case.count
+    arrays.load(0)
+    comm.Allgather(*arrays.arguments)
+    assert arrays.wrong() == (0, "")
+    stale = arrays.recv.array.copy()
+    arrays.load(1)
+    arrays.recv.array[...] = stale
+    assert arrays.wrong()[0] == case.count
 
 
 def test_the_budget_is_kept():
@@ -182,19 +184,25 @@ def test_the_budget_is_kept():
     assert MPI.Wtime() - start < 20
 
 
-def test_the_commit_is_read_without_git(folder):
-    package, git = folder / f"{WORLD.rank}" / "package", folder / f"{WORLD.rank}" / ".git"
-    package.mkdir(parents=True)
-    assert facts.commit(package) == ""
-    git.mkdir()
-    (git / "HEAD").write_text("ref: refs/heads/main\n")
-    (git / "packed-refs").write_text("# pack-refs with: peeled\nfeed refs/heads/other\ncafe refs/heads/main\n")
-    assert facts.commit(package) == "cafe"
-    (git / "refs" / "heads").mkdir(parents=True)
-    (git / "refs" / "heads" / "main").write_text("beef\n")
-    assert facts.commit(package) == "beef"
-    (git / "HEAD").write_text("dead\n")
-    assert facts.commit(package) == "dead"
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_the_commit_is_that_of_the_work_tree_itself(folder):
+    root = folder / f"{WORLD.rank}"
+    inner = root / "package"
+    inner.mkdir(parents=True)
+    assert facts.commit(root) == ""
+    author = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.org"]
+    for words in (["init", "--quiet"], [*author, "commit", "--quiet", "--allow-empty", "--message", "first"]):
+        subprocess.run(["git", "-C", root, *words], check=True)
+    found = facts.commit(root)
+    assert len(found) == 40
+    assert set(found) <= set("0123456789abcdef")
+    assert facts.commit(inner) == ""
+
+
+def test_without_git_there_is_no_commit(folder, monkeypatch):
+    (folder / f"{WORLD.rank}" / ".git").mkdir(parents=True)
+    monkeypatch.setenv("PATH", "")
+    assert facts.commit(folder / f"{WORLD.rank}") == ""
 
 
 @pytest.mark.gpu

@@ -8,13 +8,13 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.bench import baselines, nccl
-from mpicoll.bench.cases import CALLS, make_case
-from mpicoll.bench.memory import Host
-from mpicoll.bench.nccl import DTYPES, NVLS, Nccl
-from mpicoll.bench.results import read
+from mpicoll.bench.contestants import baselines, nccl
+from mpicoll.bench.contestants.nccl import DTYPES, NVLS, Nccl
+from mpicoll.bench.measure.arrays import Arrays
+from mpicoll.bench.measure.backends import Host
+from mpicoll.bench.output.results import read
+from mpicoll.bench.request.cases import CALLS, make_case
 from mpicoll.bench.run import run
-from mpicoll.bench.trial import Trial
 from mpicoll.runtime.host.work import view
 from mpicoll.runtime.mpi.cuda_aware import Awareness
 
@@ -120,13 +120,13 @@ def pretended():
     return Nccl(WORLD, Pretended(), Library())
 
 
-def wrong(subject, case, in_place, memory):
+def wrong(contestant, case, in_place, backend):
     """Return the wrong elements of all ranks."""
-    trial = Trial(case, in_place, RANK, memory)
-    subject.way(trial, None)
-    trial.load(0)
-    subject.bind(trial, None)()
-    return WORLD.allreduce(trial.wrong()[0])
+    arrays = Arrays(case, in_place, RANK, backend)
+    contestant.way(arrays, None)
+    arrays.load(0)
+    contestant.bind(arrays, None)()
+    return WORLD.allreduce(arrays.wrong()[0])
 
 
 def everything(dtype):
@@ -142,7 +142,7 @@ def test_what_is_asked_of_nccl_is_the_call_or_refused(pretended, dtype):
         reduced = dtype == "complex64" and case.call.row.reducing
         if name in REFUSED or (in_place and name in REFUSED_IN_PLACE) or reduced:
             with pytest.raises(mpicoll.UnsupportedError):
-                pretended.way(Trial(case, in_place, RANK, Pretended()), None)
+                pretended.way(Arrays(case, in_place, RANK, Pretended()), None)
         else:
             assert wrong(pretended, case, in_place, Pretended()) == 0, (case, in_place)
 
@@ -156,9 +156,9 @@ def test_operators_of_nccl(pretended, redop):
 
 def test_what_nccl_does_not_have_is_refused(pretended):
     for redop, dtype in (("BAND", "int32"), ("SUM", "int16"), ("LAND", "float32")):
-        trial = Trial(make_case(CALLS["allreduce"], 400, dtype, SIZE, redop, 0), False, RANK, Pretended())
+        arrays = Arrays(make_case(CALLS["allreduce"], 400, dtype, SIZE, redop, 0), False, RANK, Pretended())
         with pytest.raises(mpicoll.UnsupportedError, match=f"NCCL has no {redop} of {dtype}"):
-            pretended.way(trial, None)
+            pretended.way(arrays, None)
     assert pretended.version == "2.28.3"
 
 
@@ -196,15 +196,15 @@ def test_the_mpi_s_own_collectives_are_right():
     for case, in_place in everything("float32"):
         if in_place and case.call.name == "reduce_scatter":
             with pytest.raises(mpicoll.UnsupportedError, match="uneven blocks in place"):
-                native.way(Trial(case, in_place, RANK, Host()), None)
+                native.way(Arrays(case, in_place, RANK, Host()), None)
         else:
             assert wrong(native, case, in_place, Host()) == 0, (case, in_place)
 
 
 def test_mean_is_no_operator_of_mpi():
-    trial = Trial(make_case(CALLS["allreduce"], 400, "float32", SIZE, "AVG", 0), False, RANK, Host())
+    arrays = Arrays(make_case(CALLS["allreduce"], 400, "float32", SIZE, "AVG", 0), False, RANK, Host())
     with pytest.raises(mpicoll.UnsupportedError, match="MPI has no operator AVG"):
-        baselines.Native(WORLD, Host()).way(trial, None)
+        baselines.Native(WORLD, Host()).way(arrays, None)
 
 
 @pytest.mark.mpi(min_size=2)
@@ -213,7 +213,7 @@ def test_the_limit_moves_what_the_busiest_rank_sends(nbytes, monkeypatch):
     monkeypatch.setattr(baselines, "LARGEST_MESSAGE", 1 << 19)
     limit = baselines.Limit(WORLD, Host(), Awareness(False, ""))
     case = make_case(CALLS["allreduce"], nbytes, "float32", SIZE, "SUM", 0)
-    ring = limit.bind(Trial(case, False, RANK, Host()), None)
+    ring = limit.bind(Arrays(case, False, RANK, Host()), None)
     away, here = ring.arrays
     assert away.size == max(round(case.nbytes * 2 * (SIZE - 1) / SIZE), 1)
     away[:] = RANK + 1
@@ -245,7 +245,7 @@ def test_times_and_ratios_are_in_the_file_and_the_table(tmp_path, capfd, monkeyp
 
 
 def test_a_wrong_baseline_is_not_timed(capfd, monkeypatch):
-    monkeypatch.setattr(baselines.Native, "bind", lambda self, trial, algorithm: lambda: None)
+    monkeypatch.setattr(baselines.Native, "bind", lambda self, arrays, algorithm: lambda: None)
     words = "--op allreduce --sizes 64 --iters 1 --buffers numpy --baseline native"
     assert run(words.split()) == 0
     if RANK == 0:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-import mpicoll.bench.bench
-import mpicoll.bench.trial
-from mpicoll.bench.memory import Host, ShortageError
-from mpicoll.bench.results import read
+import mpicoll.bench.measure.arrays
+import mpicoll.bench.tables.times
+from mpicoll.bench.measure.backends import Host, ShortageError
+from mpicoll.bench.output.results import read
 from mpicoll.bench.run import run
 
 WORLD = MPI.COMM_WORLD
@@ -88,12 +88,11 @@ def test_modes_leave_out_what_does_not_fit(monkeypatch, mode):
 @pytest.mark.mpi(min_size=2)
 def test_what_was_wrong_is_not_forgotten(monkeypatch):
     """The first validation finds it, then a baseline's array does not fit on a rank."""
-    bench = mpicoll.bench.bench.Bench
 
-    def short(self, trial):
+    def short(bench, arrays):
         raise ShortageError("memory of rank 0 is too little")
 
-    monkeypatch.setattr(bench, "_others", short)
-    monkeypatch.setattr(mpicoll.bench.trial.Trial, "wrong", lambda self: (1, "recvbuf: element 0"))
+    monkeypatch.setattr(mpicoll.bench.tables.times, "_others", short)
+    monkeypatch.setattr(mpicoll.bench.measure.arrays.Arrays, "wrong", lambda self: (1, "recvbuf: element 0"))
     status = run(f"--op bcast --sizes {FITS} --iters 3 --warmup 0".split())
     assert WORLD.allgather(status) == [1] * WORLD.size

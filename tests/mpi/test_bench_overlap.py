@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from mpi4py import MPI
 
-from mpicoll.bench.cases import CALLS, make_case
-from mpicoll.bench.measure import Statistics
-from mpicoll.bench.overlap import Overlap
-from mpicoll.bench.results import read
+from mpicoll.bench.contestants.contestant import Way
+from mpicoll.bench.measure.statistics import Statistics
+from mpicoll.bench.output.results import read
+from mpicoll.bench.request.cases import CALLS, make_case
 from mpicoll.bench.run import run
-from mpicoll.bench.subject import Way
+from mpicoll.bench.tables.overlap import COLUMNS, Overlap
 
 WORLD = MPI.COMM_WORLD
 
@@ -22,23 +22,28 @@ def of_a_bcast(total, spread=0.0):
     return Overlap(case, Way("linear"), True, *times)
 
 
+def line(overlap):
+    (cells,) = overlap.cells()
+    return COLUMNS.line(*cells)
+
+
 def test_overlap_as_osu_defines_it():
     assert of_a_bcast(2.25).percent == pytest.approx(75)
     assert of_a_bcast(3.5).percent == 0
-    assert str(of_a_bcast(2.25)).endswith(" 75.00 ±0.00")
+    assert line(of_a_bcast(2.25)).endswith(" 75.00 ±0.00")
 
 
 def test_no_more_than_the_call_is_hidden():
     """Both together were faster than the computation alone: at least what is too much is noise."""
     found = of_a_bcast(1.5)
     assert (found.percent, found.noise) == (100, 50)
-    assert str(found).endswith(" 100.00 ±50.00")
-    assert str(of_a_bcast(0.75)).endswith(" below noise ±125.00")
+    assert line(found).endswith(" 100.00 ±50.00")
+    assert line(of_a_bcast(0.75)).endswith(" below noise ±125.00")
 
 
 def test_an_overlap_below_its_noise_is_not_a_number():
     found = of_a_bcast(2.75, spread=0.2)
-    assert str(found).endswith(" below noise ±34.64")
+    assert line(found).endswith(" below noise ±34.64")
     assert (found.record()["percent"], found.record()["noise"]) == (None, pytest.approx(34.64, abs=0.01))
 
 

@@ -7,8 +7,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.bench.measure import Budget
-from mpicoll.bench.results import read
+from mpicoll.bench.measure.budget import Budget
+from mpicoll.bench.output.results import read
 from mpicoll.bench.run import run
 
 WORLD = MPI.COMM_WORLD

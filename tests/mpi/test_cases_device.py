@@ -377,7 +377,7 @@ def test_more_than_2_to_the_31_bytes_on_the_device(world):
 
 def medians(arguments):
     """Run the benchmark and return its medians in microseconds and paths, by size."""
-    from mpicoll.bench import results
+    from mpicoll.bench.output import results
     from mpicoll.bench.run import run
 
     with tempfile.TemporaryDirectory() as mine:

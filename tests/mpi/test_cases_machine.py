@@ -9,8 +9,8 @@ from mpi4py import MPI
 import mpicoll
 from mpi.calling import Case, check
 from mpicoll import info
-from mpicoll.bench import facts
-from mpicoll.bench.memory import Host
+from mpicoll.bench.measure.backends import Host
+from mpicoll.bench.output import environment as facts
 from mpicoll.runtime.mpi import cuda_aware, environment
 from mpicoll.runtime.mpi.cuda_aware import Awareness
 from mpicoll.runtime.paths.table import path
@@ -98,7 +98,7 @@ def test_launcher_and_library_that_differ(monkeypatch, launcher, ranks, warned):
     for name in info.SIZES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(launcher, str(ranks))
-    text = "\n".join(info.lines())
+    text = str(info.rows())
     assert (f"the launcher started {ranks} ranks, MPI sees {SIZE}" in text) is warned
     assert MPI.Get_library_version().split()[0] in text
 
@@ -108,18 +108,18 @@ def test_the_report_tells_decision_and_reason(monkeypatch):
     cuda_aware.decide.cache_clear()
     monkeypatch.setattr(cuda_aware, "has_driver", lambda: False)
     try:
-        lines = [line for line in info.lines() if line.startswith(("device pointers", "paths for"))]
+        found = dict(info.rows())
     finally:
         cuda_aware.decide.cache_clear()
     if mpicoll.settings.cuda_aware is None:
-        assert lines[0].endswith("no: no NVIDIA driver on this machine")
-        assert lines[1].endswith(" staged")
+        assert found["device pointers in MPI"] == "no: no NVIDIA driver on this machine"
+        assert found["paths for device arrays"] == "staged"
 
 
 def test_the_report_shows_what_makes_mpi_ask_for_a_gpu(monkeypatch):
     """GTL-CRAY: GPU support is asked for by a variable; the report shows it beside the library."""
     monkeypatch.setenv("MPICH_GPU_SUPPORT_ENABLED", "1")
-    assert "MPICH_GPU_SUPPORT_ENABLED" in "\n".join(info.lines())
+    assert ("  environment MPICH_GPU_SUPPORT_ENABLED", "1") in info.rows()
 
 
 @pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PMI_LOCAL_RANK"])

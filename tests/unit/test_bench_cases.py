@@ -2,8 +2,8 @@
 
 import pytest
 
-from mpicoll.bench import cases
-from mpicoll.bench.cases import CALLS, DEFAULT_CALLS, Contents, Piece, calls_named, contents, make_case, uneven
+from mpicoll.bench.request import cases
+from mpicoll.bench.request.cases import CALLS, DEFAULT_CALLS, Contents, Piece, calls_named, contents, make_case, uneven
 from mpicoll.schedule.collectives import COLLECTIVES
 
 SIZES = (1, 2, 3, 4, 7, 8)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mpicoll.bench.data import (
+from mpicoll.bench.request.numbers import (
     DTYPES,
     PERIOD,
     REDUCTIONS,

@@ -9,7 +9,7 @@ import pytest
 import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import MODELS, CostModel
-from mpicoll.bench.results import Results, read
+from mpicoll.bench.output.results import Results, read
 from mpicoll.dispatch.select import Facts, best_segments, waves
 
 PATH = Path(mpicoll.__file__).parent.parent / "bench" / "fit_models.py"

@@ -5,12 +5,14 @@ import io
 import numpy as np
 import pytest
 
-from mpicoll.bench.cases import CALLS, make_case
-from mpicoll.bench.measure import FIRST, GRACE, MOST, PATIENCE, Budget, Statistics, figure, measure, noise
-from mpicoll.bench.progress import Progress, terminal
-from mpicoll.bench.report import COMPLAINTS, Measurement, Report
-from mpicoll.bench.results import SCHEMA, Results, read
-from mpicoll.bench.subject import Way
+from mpicoll.bench.contestants.contestant import Way
+from mpicoll.bench.measure.budget import FIRST, GRACE, MOST, PATIENCE, Budget, measure
+from mpicoll.bench.measure.statistics import Statistics, figure, noise
+from mpicoll.bench.output.report import COMPLAINTS, Report
+from mpicoll.bench.output.results import SCHEMA, Results, read
+from mpicoll.bench.output.rows import Measurement
+from mpicoll.bench.request.cases import CALLS, make_case
+from mpicoll.bench.tables import times
 
 
 class Alone:
@@ -147,11 +149,11 @@ def measured(name, in_place, wrong=0, size=4):
 def test_a_line_has_both_forms():
     report = Report({}, io.StringIO())
     report.begin(["# header"])
-    report.head()
+    report.head(times.columns(()), *times.above(()))
     for line in ([measured("allreduce", False), measured("allreduce", True)], [measured("bcast", True)]):
         for one in line:
             report.keep(one)
-        report.line(line)
+        report.line(*times.cells(line, ()))
     report.wrong = 3
     report.end()
     *head, first, second, last = report.out.getvalue().splitlines()
@@ -166,20 +168,20 @@ def test_a_line_has_both_forms():
 
 
 def test_a_line_has_the_baselines():
-    report = Report({}, io.StringIO(), baselines=("nccl", "limit"))
+    report = Report({}, io.StringIO())
     one = measured("allreduce", False)
     one.baselines["nccl"] = np.array([3e-6, 2e-6, 2e-6])
     report.begin([])
-    report.head()
+    baselines = ("nccl", "limit")
+    report.head(times.columns(baselines), *times.above(baselines))
     report.refuse("allreduce", "baseline limit:", "is lazy")
     report.refuse("allreduce", "baseline limit:", "is lazy")
-    report.line([one])
+    report.line(*times.cells([one], baselines))
     *head, refused, line = report.out.getvalue().splitlines()
-    assert "#wrong       nccl  ratio      limit  ratio" in head[-2]
+    assert head[-2].split()[-8:] == ["time", "algbw", "busbw", "#wrong", "nccl", "ratio", "limit", "ratio"]
     assert refused == "# left out: allreduce: baseline limit: is lazy"
     ours = "allreduce 4000 1000 float32 sum -1 ring/2@host 4.00 1.000 1.500 0"
     assert " ".join(line.split()) == f"{ours} 2.00 0.50 - - - - - - - - - -"
-    assert head[-2].rstrip().endswith("ratio")
     assert len(head[-2]) == len(line)
     assert one.record()["baselines"] == {
         "nccl": {
@@ -249,10 +251,3 @@ def test_not_every_wrong_result_is_described():
     for number in range(COMPLAINTS + 5):
         report.complain(str(number))
     assert report.out.getvalue().count("# WRONG") == COMPLAINTS
-
-
-def test_no_bar_without_a_terminal(capsys):
-    assert terminal(io.StringIO()) is None
-    with Progress(2, shown=True) as progress:
-        progress.step("one")
-    assert capsys.readouterr() == ("", "")

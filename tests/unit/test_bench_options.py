@@ -2,9 +2,9 @@
 
 import pytest
 
-from mpicoll.bench.cases import DEFAULT_CALLS
-from mpicoll.bench.data import DTYPES, REDUCTIONS
-from mpicoll.bench.options import parse, sizes
+from mpicoll.bench.request.cases import DEFAULT_CALLS
+from mpicoll.bench.request.numbers import DTYPES, REDUCTIONS
+from mpicoll.bench.request.options import parse, sizes
 
 
 def test_defaults():

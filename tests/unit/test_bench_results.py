@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mpicoll.bench.results import Results, read
+from mpicoll.bench.output.results import Results, read
 
 
 def test_each_line_is_in_the_file_when_it_is_known(tmp_path):

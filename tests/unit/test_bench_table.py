@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import mpicoll
-from mpicoll.bench.cases import CALLS, make_case
-from mpicoll.bench.results import Results, read
+from mpicoll.bench.output.results import Results, read
+from mpicoll.bench.request.cases import CALLS, make_case
 
 PATH = Path(mpicoll.__file__).parent.parent / "bench" / "table.py"
 SPEC = importlib.util.spec_from_file_location("bench_table", PATH)

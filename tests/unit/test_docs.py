@@ -1,5 +1,6 @@
 """The documentation says what the code does."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -8,9 +9,12 @@ from pathlib import Path
 import pytest
 
 import mpicoll
-from mpicoll.docs import PAGES
 
 ROOT = Path(mpicoll.__file__).parent.parent
+SPEC = importlib.util.spec_from_file_location("generate_docs", ROOT / "docs" / "generate.py")
+generate = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(generate)
+PAGES = generate.PAGES
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 

@@ -23,7 +23,7 @@ LAYERS = ["version", "errors", "settings", "schedule", "algorithms", "analysis",
 #: the layers that know neither arrays nor MPI
 PURE = LAYERS[: LAYERS.index("runtime")]
 #: parts of the class in communicator.py
-WITH_COMMUNICATOR = {"blocking", "nonblocking", "persistent", "point_to_point", "request"}
+WITH_COMMUNICATOR = {"blocking", "forms", "nonblocking", "persistent", "point_to_point", "request"}
 #: (file, module) that may point the other way, and why
 EXCEPTIONS = {
     # verification at registration; within the function, so that the registry itself needs no verifier

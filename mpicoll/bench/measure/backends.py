@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.bench.options import RequestError
-from mpicoll.bench.subject import RefusedError, anywhere
+from mpicoll.bench.errors import RequestError, ShortageError, anywhere
 from mpicoll.runtime.mpi.environment import has_driver
 
 T = TypeVar("T")
@@ -71,11 +70,7 @@ class Device:
         return int(array.data.ptr)
 
 
-Memory = Host | Device
-
-
-class ShortageError(RefusedError):
-    """A rank has too little memory."""
+Backend = Host | Device
 
 
 def in_memory(world: MPI.Intracomm, make: Callable[[], T]) -> T:
@@ -104,7 +99,7 @@ def devices() -> tuple[int, str]:
         return 0, f"{type(error).__name__}: {error}"
 
 
-def choose(buffers: str, world: MPI.Intracomm) -> Memory:
+def choose(buffers: str, world: MPI.Intracomm) -> Backend:
     """Return where arrays live on this rank; collective. Ranks of a node take its devices in turn.
 
     Args:

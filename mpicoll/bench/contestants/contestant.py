@@ -1,17 +1,14 @@
-"""What is measured: mpicoll here; baselines (`baselines.py`) are other classes with the same two methods."""
+"""Contestants: mpicoll here; baselines (`baselines.py`) are other classes with the same two methods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from mpi4py import MPI
-
-    from mpicoll.bench.trial import Trial
-    from mpicoll.communicator import Communicator
+from mpicoll.bench.measure.arrays import Arrays
+from mpicoll.communicator import Communicator
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Way:
         return self.algorithm + segments + (f"@{self.path}" if self.path else "")
 
 
-class Subject(Protocol):
+class Contestant(Protocol):
     """Something that carries out collective calls.
 
     Attributes:
@@ -44,10 +41,10 @@ class Subject(Protocol):
 
     exact: bool
 
-    def way(self, trial: Trial, algorithm: str | None) -> Way:
+    def way(self, arrays: Arrays, algorithm: str | None) -> Way:
         """Return how a call would be carried out; raise ValueError, TypeError or UnsupportedError if it cannot be."""
 
-    def bind(self, trial: Trial, algorithm: str | None) -> Callable[[], object]:
+    def bind(self, arrays: Arrays, algorithm: str | None) -> Callable[[], object]:
         """Return the call."""
 
 
@@ -59,20 +56,11 @@ class Mpicoll:
     def __init__(self, comm: Communicator) -> None:
         self.comm = comm
 
-    def way(self, trial: Trial, algorithm: str | None) -> Way:
+    def way(self, arrays: Arrays, algorithm: str | None) -> Way:
         """Return how a call would be carried out; raise ValueError, TypeError or UnsupportedError if it cannot be."""
-        plan = self.comm.Get_plan(trial.case.call.method, *trial.arguments, algorithm=algorithm)
+        plan = self.comm.Get_plan(arrays.case.call.method, *arrays.arguments, algorithm=algorithm)
         return Way(plan.algorithm, plan.segments, plan.path, plan.reason)
 
-    def bind(self, trial: Trial, algorithm: str | None) -> Callable[[], object]:
+    def bind(self, arrays: Arrays, algorithm: str | None) -> Callable[[], object]:
         """Return the call."""
-        return partial(getattr(self.comm, trial.case.call.method), *trial.arguments, algorithm=algorithm)
-
-
-class RefusedError(Exception):
-    """A call cannot be served and is left out; raised on all ranks."""
-
-
-def anywhere(world: MPI.Intracomm, why: str) -> str:
-    """Return the first rank's reason against something, "" if no rank has one; collective."""
-    return next(filter(None, world.allgather(why)), "")
+        return partial(getattr(self.comm, arrays.case.call.method), *arrays.arguments, algorithm=algorithm)

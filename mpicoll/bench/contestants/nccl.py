@@ -9,10 +9,11 @@ from typing import Any
 
 from mpi4py import MPI
 
-from mpicoll.bench.data import dtype_named
-from mpicoll.bench.memory import Memory
-from mpicoll.bench.subject import Way, anywhere
-from mpicoll.bench.trial import Buffer, Trial
+from mpicoll.bench.contestants.contestant import Way
+from mpicoll.bench.errors import anywhere
+from mpicoll.bench.measure.arrays import Arrays, Buffer
+from mpicoll.bench.measure.backends import Backend
+from mpicoll.bench.request.numbers import dtype_named
 from mpicoll.errors import UnsupportedError
 
 #: as nccl.h numbers them, since NCCL 2.10; CuPy names only some
@@ -56,12 +57,12 @@ class Nccl:
 
     exact = True
 
-    def __init__(self, world: MPI.Intracomm, memory: Memory, library: Any = None) -> None:
+    def __init__(self, world: MPI.Intracomm, backend: Backend, library: Any = None) -> None:
         """Make NCCL's communicator; collective.
 
         Args:
             world: all ranks; a communicator of mpi4py's own.
-            memory: where this rank's arrays live.
+            backend: where this rank's arrays live.
             library: cupy.cuda.nccl, or what stands in for it.
 
         Raises:
@@ -69,27 +70,27 @@ class Nccl:
         """
         why = ""
         try:
-            library = _library(world, memory) if library is None else library
+            library = _library(world, backend) if library is None else library
         except UnsupportedError as error:
             why = str(error)
         why = anywhere(world, why)
         if why:
             raise UnsupportedError(why)
-        self.memory, self.library, self.size = memory, library, world.size
-        self.rank, self.stream = world.rank, memory.stream_pointer
+        self.backend, self.library, self.size = backend, library, world.size
+        self.rank, self.stream = world.rank, backend.stream_pointer
         version = library.get_version()
         self.version = f"{version // 10000}.{version // 100 % 100}.{version % 100}"
         uid = world.bcast(library.get_unique_id() if world.rank == 0 else None, root=0)
         self.comm = library.NcclCommunicator(world.size, uid, world.rank)
 
-    def way(self, trial: Trial, algorithm: str | None) -> Way:
+    def way(self, arrays: Arrays, algorithm: str | None) -> Way:
         """Raise UnsupportedError for what NCCL does not have."""
-        case, row = trial.case, trial.case.call.row
+        case, row = arrays.case, arrays.case.call.row
         if row.name not in _GROUPED and case.call.method not in _SERVED:
             raise UnsupportedError("NCCL has no such call")
-        if trial.in_place and row.name == "alltoall":
+        if arrays.in_place and row.name == "alltoall":
             raise UnsupportedError("NCCL's sends and receives must not overlap, in place they would")
-        if trial.in_place and row.name == "reduce_scatter":
+        if arrays.in_place and row.name == "reduce_scatter":
             raise UnsupportedError("NCCL leaves the result of this call in place elsewhere than MPI")
         if row.reducing and (case.dtype not in DTYPES or case.redop not in OPS):
             raise UnsupportedError(f"NCCL has no {case.redop} of {case.dtype}")
@@ -97,12 +98,12 @@ class Nccl:
             raise UnsupportedError("NCCL has AVG from 2.10 on")
         return Way("nccl")
 
-    def bind(self, trial: Trial, algorithm: str | None) -> Callable[[], object]:
+    def bind(self, arrays: Arrays, algorithm: str | None) -> Callable[[], object]:
         """Return the call."""
-        case, row = trial.case, trial.case.call.row
+        case, row = arrays.case, arrays.case.call.row
         if row.name in _GROUPED:
-            return partial(self._together, list(self._messages(trial)))
-        send, recv = self._pointer(trial.send), self._pointer(trial.recv)
+            return partial(self._together, list(self._messages(arrays)))
+        send, recv = self._pointer(arrays.send), self._pointer(arrays.recv)
         dtype, width = _packed(case.dtype)
         count = case.count * width
         block = count // self.size
@@ -110,7 +111,7 @@ class Nccl:
         if row.name == "bcast":
             return partial(comm.bcast, send, count, dtype, case.root, stream)
         if row.name == "allgather":
-            own = self.rank * (case.nbytes // self.size) if trial.in_place else 0
+            own = self.rank * (case.nbytes // self.size) if arrays.in_place else 0
             return partial(comm.allGather, send + own, recv, block, dtype, stream)
         op = OPS[case.redop]
         if row.name == "reduce":
@@ -121,7 +122,7 @@ class Nccl:
 
     def _pointer(self, buffer: Buffer | None) -> int:
         """Return where a buffer starts; a receive buffer that is not significant may be null."""
-        return self.memory.pointer(buffer.array) if buffer else 0
+        return self.backend.pointer(buffer.array) if buffer else 0
 
     def _together(self, calls: list[Callable[[], object]]) -> None:
         self.library.groupStart()
@@ -129,19 +130,19 @@ class Nccl:
             call()
         self.library.groupEnd()
 
-    def _messages(self, trial: Trial) -> Iterator[Callable[[], object]]:
+    def _messages(self, arrays: Arrays) -> Iterator[Callable[[], object]]:
         """Yield this rank's sends and receives; a block that is in its place already does not move."""
-        case, row = trial.case, trial.case.call.row
+        case, row = arrays.case, arrays.case.call.row
         dtype, width = _packed(case.dtype)
         itemsize = dtype_named(case.dtype).itemsize
-        for name, buffer, out in (("send", trial.send, False), ("recv", trial.recv, True)):
+        for name, buffer, out in (("send", arrays.send, False), ("recv", arrays.recv, True)):
             if buffer is None:
                 continue
             pieces = buffer.what.outputs if out else buffer.what.inputs
             with_all = row.name == "alltoall" or row.name == ("gather" if out else "scatter")
             peers = range(self.size) if with_all else (case.root,)
             for peer, piece in zip(peers, pieces, strict=True):
-                if not (trial.send is trial.recv and peer == self.rank):
+                if not (arrays.send is arrays.recv and peer == self.rank):
                     at = self._pointer(buffer) + piece.at * itemsize
                     yield partial(getattr(self.comm, name), at, piece.count * width, dtype, peer, self.stream)
 
@@ -151,11 +152,11 @@ def _packed(dtype: str) -> tuple[int, int]:
     return (DTYPES[dtype], 1) if dtype in DTYPES else (BYTES, dtype_named(dtype).itemsize)
 
 
-def _library(world: MPI.Intracomm, memory: Memory) -> Any:
+def _library(world: MPI.Intracomm, backend: Backend) -> Any:
     """Return CuPy's NCCL; raises UnsupportedError where it cannot serve. Collective where arrays are CuPy's."""
-    if memory.kind != "cupy":
+    if backend.kind != "cupy":
         raise UnsupportedError("buffers are NumPy's, and NCCL needs CuPy's")
-    places = world.allgather((MPI.Get_processor_name(), memory.xp.cuda.Device(memory.device).pci_bus_id))
+    places = world.allgather((MPI.Get_processor_name(), backend.xp.cuda.Device(backend.device).pci_bus_id))
     if len(set(places)) < len(places):
         raise UnsupportedError(f"{len(places)} ranks share {len(set(places))} GPUs, and NCCL needs one for each")
     try:

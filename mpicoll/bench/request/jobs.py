@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mpicoll.algorithms import registry
-from mpicoll.bench.cases import CALLS, Call, Case, make_case
-from mpicoll.bench.data import REDUCTIONS, dtype_named, kind
-from mpicoll.bench.options import Options, RequestError, sizes
-from mpicoll.bench.report import Report
+from mpicoll.bench.errors import RequestError
+from mpicoll.bench.request.cases import CALLS, Call, Case, make_case
+from mpicoll.bench.request.numbers import REDUCTIONS, dtype_named, kind
+from mpicoll.bench.request.options import Options, sizes
 from mpicoll.dispatch.rules import parse_choice
 from mpicoll.errors import UnsupportedError
+
+#: what is told why something is left out: a call, a name and the reason
+Refuse = Callable[[str, str, str], None]
 
 #: largest message size where none is given
 LARGEST = {"numpy": 4 << 20, "cupy": 256 << 20}
@@ -29,27 +32,25 @@ class Job:
     algorithm: str | None
 
 
-def jobs(options: Options, size: int, arrays: str, report: Report) -> list[Job]:
+def jobs(options: Options, size: int, arrays: str, refuse: Refuse) -> list[Job]:
     """Return what to measure, each once; raise RequestError for what can be seen not to work beforehand.
 
     Args:
         options: what is asked for.
         size: number of ranks.
         arrays: "numpy" or "cupy".
-        report: is told what is left out.
+        refuse: is told what is left out.
     """
     if options.roots and max(options.roots) >= size:
         raise RequestError(f"root {max(options.roots)} is out of range for {size} ranks")
     _known(options)
     found: dict[Job, None] = {}  # in order, each once: small sizes may come to the same count
     for call in (CALLS[name] for name in options.calls):
-        algorithms = list(_algorithms(call, options.algorithms, size, report))
-        for dtype, redop in _types(call, options, report):
+        algorithms = list(_algorithms(call, options.algorithms, size, refuse))
+        for dtype, redop in _types(call, options, refuse):
             for root in _roots(call, options, size):
                 cases = [make_case(call, n, dtype, size, redop, root) for n in _nbytes(options, arrays)]
                 found |= dict.fromkeys(Job(case, algorithm) for algorithm in algorithms for case in cases)
-    if not found:
-        raise RequestError(report.nothing())
     return list(found)
 
 
@@ -84,29 +85,29 @@ def _nbytes(options: Options, arrays: str) -> tuple[int, ...]:
     return tuple(sizes(options.smallest, largest, options.factor))
 
 
-def _algorithms(call: Call, names: tuple[str, ...], size: int, report: Report) -> Iterator[str | None]:
+def _algorithms(call: Call, names: tuple[str, ...], size: int, refuse: Refuse) -> Iterator[str | None]:
     """Return what `algorithm=` shall be, one after the other."""
     for name in names:
         if name == "auto":
             yield None
         elif name == "all":
             cards = registry.known(call.row.name)
-            yield from (card.name for card in cards if not _refused(call, card.name, size, report))
-        elif not _refused(call, name, size, report):
+            yield from (card.name for card in cards if not _refused(call, card.name, size, refuse))
+        elif not _refused(call, name, size, refuse):
             yield name
 
 
-def _refused(call: Call, name: str, size: int, report: Report) -> bool:
-    """Tell whether an algorithm cannot serve; the report is told why."""
+def _refused(call: Call, name: str, size: int, refuse: Refuse) -> bool:
+    """Tell whether an algorithm cannot serve; `refuse` is told why."""
     try:
         registry.require(call.row.name, parse_choice(name).algorithm, size, counts_known=not call.local)
     except (ValueError, UnsupportedError) as error:
-        report.refuse(call.name, f"{name}:", str(error).removeprefix(f"{call.row.name}: "))
+        refuse(call.name, f"{name}:", str(error).removeprefix(f"{call.row.name}: "))
         return True
     return False
 
 
-def _types(call: Call, options: Options, report: Report) -> list[tuple[str, str]]:
+def _types(call: Call, options: Options, refuse: Refuse) -> list[tuple[str, str]]:
     """Return the dtypes with the operators that are defined for them."""
     if not call.row.reducing:
         return [(dtype, "") for dtype in options.dtypes]
@@ -116,7 +117,7 @@ def _types(call: Call, options: Options, report: Report) -> list[tuple[str, str]
             if kind(dtype_named(dtype)) in REDUCTIONS[redop][1]:
                 found.append((dtype, redop))
             else:
-                report.refuse("every reduction", redop, f"is not defined for {dtype}")
+                refuse("every reduction", redop, f"is not defined for {dtype}")
     if not found:
         redops, dtypes = ", ".join(options.redops), ", ".join(options.dtypes)
         raise RequestError(f"{call.name}: {redops} is not defined for {dtypes}")

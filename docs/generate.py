@@ -1,4 +1,4 @@
-"""`python -m mpicoll.docs` writes the generated pages; a test compares them with what is committed."""
+"""`make docs` writes the generated pages beside this file; a test compares them with what is committed."""
 
 from __future__ import annotations
 
@@ -71,10 +71,8 @@ PAGES = {"algorithms.md": algorithms_page, "settings.md": settings_page}
 
 def main() -> None:
     """Write the pages."""
-    folder = Path(__file__).parent.parent / "docs"
-    folder.mkdir(exist_ok=True)
     for name, page in PAGES.items():
-        (folder / name).write_text(page(), encoding="utf-8")
+        (Path(__file__).parent / name).write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

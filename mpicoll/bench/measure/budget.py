@@ -1,20 +1,17 @@
-"""How often a call is timed, the same on all ranks, and what its times come to."""
+"""How often a call is timed, the same on all ranks."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpicoll.bench.measure.clock import Clock
+from mpicoll.bench.request.options import PATIENCE
 from mpicoll.schedule.partition import split
-
-if TYPE_CHECKING:
-    from mpicoll.bench.clock import Clock
 
 #: timed calls that decide how many follow
 FIRST = 3
@@ -22,8 +19,6 @@ FIRST = 3
 MOST = 200
 #: seconds that a measurement gets if warm-up and the first timed calls fit into them, however long it took to prepare
 GRACE = 0.1
-#: a run ends when it has taken so many times its budget: every measurement takes its least, however little is left
-PATIENCE = 10
 #: blocks into which the timed calls are divided where several calls are timed in turn
 ROUNDS = 5
 
@@ -116,31 +111,3 @@ def _in_turn(calls: Sequence[Callable[[], object]], clock: Clock, number: int) -
             call()
             found.append(clock.take(call, block))
     return [np.concatenate(blocks) for blocks in taken]
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """A summary of times, in the unit of the samples; the spread is half the distance of the quartiles."""
-
-    median: float
-    spread: float
-    least: float
-    mean: float
-    p99: float
-    number: int
-
-    @classmethod
-    def of(cls, samples: NDArray[np.float64]) -> Statistics:
-        """Summarise."""
-        low, median, high, p99 = map(float, np.percentile(samples, (25, 50, 75, 99)))
-        return cls(median, (high - low) / 2, float(samples.min()), float(samples.mean()), p99, samples.size)
-
-
-def noise(*parts: Statistics) -> float:
-    """Return the spread of a sum or difference of medians."""
-    return math.hypot(*(part.spread for part in parts))
-
-
-def figure(value: float, spread: float) -> str:
-    """Return a figure with its spread; one that is not above it is no figure."""
-    return f"{value:.2f} ±{spread:.2f}" if abs(value) > spread else f"below noise ±{spread:.2f}"

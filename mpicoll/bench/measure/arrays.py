@@ -1,4 +1,4 @@
-"""One case on one rank: the arrays, the arguments of the call, and the judgement of what it left."""
+"""Test arrays of a case on one rank: their numbers, the arguments of the call, and what is wrong after it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.bench.cases import Case, Contents, Piece, contents, counted
-from mpicoll.bench.data import Recipe, combined, dtype_named, pattern, raw, repeated
-from mpicoll.bench.memory import Memory
+from mpicoll.bench.measure.backends import Backend
+from mpicoll.bench.request.cases import Case, Contents, Piece, contents, counted
+from mpicoll.bench.request.numbers import Recipe, combined, dtype_named, pattern, raw, repeated
 from mpicoll.runtime.arguments.operators import MPI_OPS
 
 #: bytes before and after each array that no call may touch; keeps the alignment of device memory
@@ -20,9 +20,9 @@ _MARK = 0x5A
 class Buffer:
     """An array between guards, what must be in it, and what is."""
 
-    def __init__(self, memory: Memory, recipe: Recipe, what: Contents) -> None:
+    def __init__(self, backend: Backend, recipe: Recipe, what: Contents) -> None:
         """Allocate it."""
-        self.xp, self.recipe, self.what = memory.xp, recipe, what
+        self.xp, self.recipe, self.what = backend.xp, recipe, what
         dtype = dtype_named(recipe.dtype)
         self.raw = raw(dtype)
         guard = GUARD // dtype.itemsize
@@ -85,8 +85,8 @@ def _described(buffer: Buffer) -> str:
         return "no memory to find the first"
 
 
-class Trial:
-    """A case in one form on this rank.
+class Arrays:
+    """Test arrays of a case in one form on this rank.
 
     Attributes:
         case: the case.
@@ -94,12 +94,12 @@ class Trial:
         arguments: of the method.
     """
 
-    def __init__(self, case: Case, in_place: bool, rank: int, memory: Memory) -> None:
+    def __init__(self, case: Case, in_place: bool, rank: int, backend: Backend) -> None:
         """Allocate the arrays."""
         self.case, self.in_place, self.rank = case, in_place, rank
         send, recv = contents(case, rank, in_place)
-        self.send = Buffer(memory, case.recipe, send) if send else None
-        self.recv = self.send if recv is send else Buffer(memory, case.recipe, recv) if recv else None
+        self.send = Buffer(backend, case.recipe, send) if send else None
+        self.recv = self.send if recv is send else Buffer(backend, case.recipe, recv) if recv else None
         self.buffers = {"sendbuf": self.send} if self.send else {}
         if self.recv and self.recv is not self.send:
             self.buffers["recvbuf"] = self.recv

@@ -2,77 +2,62 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shlex
+import subprocess
 from collections import Counter
 from datetime import datetime, timezone
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import mpi4py
-import numpy as np
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.bench.memory import Memory
+from mpicoll.bench.measure.backends import Backend
 from mpicoll.communicator import Communicator
 from mpicoll.runtime.context.contexts import context_of
 from mpicoll.runtime.mpi.environment import prepared
 from mpicoll.runtime.mpi.waiter import cores
 from mpicoll.runtime.paths import offer
 from mpicoll.version import __version__
+from mpicoll.versions import mpi_library, variables, versions
 
-#: variables that can change a result
-_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES",
-    "MPICOLL_",
-    "MPIR_CVAR_",
-    "NCCL_",
-    "OMP_NUM_THREADS",
-    "OMPI_MCA_",
-    "UCX_",
-)
-#: variables that the launcher sets for itself
-_LAUNCHER = ("OMPI_MCA_PREFIXES", "OMPI_MCA_cpu_type", "OMPI_MCA_initial_wdir", "OMPI_MCA_num_procs")
+#: seconds that git may take
+_GIT = 5.0
 
-
-def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, memory: Memory) -> dict[str, Any]:
-    """Return the facts, the same on all ranks; collective.
+def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, backend: Backend) -> dict[str, Any]:
+    """Return what the numbers are made with, the same on all ranks; collective.
 
     Args:
         arguments: the command line, without the program's name.
         world: all ranks.
         comm: the communicator that is measured.
-        memory: where this rank's arrays live.
+        backend: where this rank's arrays live.
     """
     aware = context_of(comm).cuda_aware
-    places = world.allgather((MPI.Get_processor_name(), cores(), _device(memory)))
+    places = world.allgather((MPI.Get_processor_name(), cores(), _device(backend)))
     hosts = Counter(host for host, _, _ in places)
     return {
         "command": shlex.join(["python", "-m", "mpicoll.bench", *arguments]),
         "date": datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"),
         "mpicoll": __version__,
-        "commit": commit(Path(mpicoll.__file__).parent),
+        "commit": world.bcast(commit(Path(mpicoll.__file__).parents[1]) if world.rank == 0 else "", root=0),
         "ranks": world.size,
         "hosts": dict(hosts),
         "cores": {host: number for host, number, _ in places},
         "cpu": _cpu(),
-        "buffers": memory.kind,
-        "mpi": " ".join(MPI.Get_library_version().split("\0")[0].split("\n")[0].split()).partition(", package")[0],
+        "buffers": backend.kind,
+        "mpi": mpi_library(),
         "mpi_standard": ".".join(map(str, MPI.Get_version())),
-        "mpi4py": mpi4py.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
+        **versions(),
         "system": platform.platform(),
-        **_cuda(memory),
+        **_cuda(backend),
         "ucx": prepared.ucx or f"none ({prepared.reason})",
         "aware": aware.aware,
         "aware_reason": aware.reason,
-        "mapped": _mapped(comm, memory),
-        "gpus": [device for _, _, device in places] if memory.kind == "cupy" else [],
-        "variables": _variables(),
+        "mapped": _mapped(comm, backend),
+        "gpus": [device for _, _, device in places] if backend.kind == "cupy" else [],
+        "variables": variables(),
         "oversubscribed": sorted({host for host, number, _ in places if hosts[host] > number}),
     }
 
@@ -105,36 +90,25 @@ def lines(facts: dict[str, Any]) -> list[str]:
     return [f"# {line}" for line in found]
 
 
-def _mapped(comm: Communicator, memory: Memory) -> str:
+def _mapped(comm: Communicator, backend: Backend) -> str:
     """Return whether the path mapped is offered, or why not; "" for arrays on the host.  Collective."""
-    if memory.kind == "numpy":
+    if backend.kind == "numpy":
         return ""
     context = context_of(comm)
-    device = int(memory.xp.cuda.Device().id)
+    device = int(backend.xp.cuda.Device().id)
     offer.connect(context, device)
     return offer.plainly(context, device)["mapped"] or "offered"
 
 
-def commit(folder: Path) -> str:
-    """Return the git commit of the work tree that a package lies in, "" if there is none."""
-    try:
-        git = folder.parent / ".git"
-        if git.is_file():  # a work tree beside the repository
-            git = (git.parent / git.read_text().partition("gitdir:")[2].strip()).resolve()
-        head = (git / "HEAD").read_text().strip()
-        if not head.startswith("ref:"):
-            return head
-        common = git / (git / "commondir").read_text().strip() if (git / "commondir").exists() else git
-        return _reference(common, head.removeprefix("ref:").strip())
-    except (OSError, StopIteration):
+def commit(root: Path) -> str:
+    """Return the git commit of a work tree, "" if it is none."""
+    if not (root / ".git").exists():  # what is installed may lie within somebody else's work tree
         return ""
-
-
-def _reference(git: Path, name: str) -> str:
-    if (git / name).exists():
-        return (git / name).read_text().strip()
-    packed = (line.split() for line in (git / "packed-refs").read_text().splitlines())
-    return next(words[0] for words in packed if words[1:] == [name])
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=_GIT, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def _cpu() -> str:
@@ -146,13 +120,12 @@ def _cpu() -> str:
     return names[0] if names else platform.machine()
 
 
-def _cuda(memory: Memory) -> dict[str, str]:
-    if memory.kind == "numpy":
-        found = _installed("cupy", "cupy-cuda12x", "cupy-cuda13x")
-        return {"cupy": found, "cuda_runtime": "unused", "cuda_driver": "unused"}
-    runtime = memory.xp.cuda.runtime
+def _cuda(backend: Backend) -> dict[str, str]:
+    """Return the versions of CUDA, which CuPy knows."""
+    if backend.kind == "numpy":
+        return {"cuda_runtime": "unused", "cuda_driver": "unused"}
+    runtime = backend.xp.cuda.runtime
     return {
-        "cupy": memory.xp.__version__,
         "cuda_runtime": _cuda_version(runtime.runtimeGetVersion()),
         "cuda_driver": _cuda_version(runtime.driverGetVersion()),
     }
@@ -163,26 +136,12 @@ def _cuda_version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def _installed(*names: str) -> str:
-    for name in names:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return "not installed"
-
-
-def _device(memory: Memory) -> str:
-    if memory.kind == "numpy":
+def _device(backend: Backend) -> str:
+    if backend.kind == "numpy":
         return ""
-    properties = memory.xp.cuda.runtime.getDeviceProperties(memory.device)
-    bus = memory.xp.cuda.Device(memory.device).pci_bus_id
-    return f"GPU {memory.device} {properties['name'].decode()} at {bus}"
-
-
-def _variables() -> dict[str, str]:
-    found = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
-    return {name: found[name] for name in sorted(found) if name not in _LAUNCHER}
+    properties = backend.xp.cuda.runtime.getDeviceProperties(backend.device)
+    bus = backend.xp.cuda.Device(backend.device).pci_bus_id
+    return f"GPU {backend.device} {properties['name'].decode()} at {bus}"
 
 
 def _number(number: int, word: str) -> str:

@@ -7,31 +7,32 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.bench.breakdown import Breakdown
-from mpicoll.bench.cases import CALLS, make_case
-from mpicoll.bench.inside import KINDS, ByHand, Inside, Nothing, Stopwatch
-from mpicoll.bench.measure import Statistics
-from mpicoll.bench.memory import Host
-from mpicoll.bench.overhead import Overhead
-from mpicoll.bench.results import read
+from mpicoll.bench.contestants.contestant import Way
+from mpicoll.bench.contestants.instrument import KINDS, ByHand, Nothing, Stopwatch, program_of
+from mpicoll.bench.measure.arrays import Arrays
+from mpicoll.bench.measure.backends import Host
+from mpicoll.bench.measure.statistics import Statistics
+from mpicoll.bench.output.results import read
+from mpicoll.bench.request.cases import CALLS, make_case
 from mpicoll.bench.run import run
-from mpicoll.bench.subject import Way
-from mpicoll.bench.trial import Trial
+from mpicoll.bench.tables import breakdown, overhead
+from mpicoll.bench.tables.breakdown import Breakdown
+from mpicoll.bench.tables.overhead import Overhead
 from mpicoll.runtime.program.bound import observed
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
 
 
-def inside(comm, name, algorithm, nbytes=4096):
-    trial = Trial(make_case(CALLS[name], nbytes, "float32", SIZE, "SUM", 0), False, RANK, Host())
-    trial.load(0)
+def made(comm, name, algorithm, nbytes=4096):
+    arrays = Arrays(make_case(CALLS[name], nbytes, "float32", SIZE, "SUM", 0), False, RANK, Host())
+    arrays.load(0)
 
     def call():
-        getattr(comm, CALLS[name].method)(*trial.arguments, algorithm=algorithm)
+        getattr(comm, CALLS[name].method)(*arrays.arguments, algorithm=algorithm)
 
     call()
-    return trial, call, Inside.of(comm, trial, algorithm)
+    return arrays, call, program_of(call)
 
 
 @pytest.fixture
@@ -44,8 +45,7 @@ def comm():
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("algorithm", ["linear", "ring", "recursive_doubling", "ring/4"])
 def test_every_instruction_has_a_kind(comm, algorithm):
-    _, _, found = inside(comm, "allreduce", algorithm)
-    bound = found.bound
+    _, _, bound = made(comm, "allreduce", algorithm)
     kinds = bound.kinds
     assert len(bound.requests) == len(bound.program.transfers) > 0
     assert kinds.count("wait") == len(bound.waits)
@@ -56,40 +56,40 @@ def test_every_instruction_has_a_kind(comm, algorithm):
 
 @pytest.mark.mpi(min_size=2)
 def test_a_watched_call_is_right_and_its_times_are_taken(comm):
-    trial, call, found = inside(comm, "allreduce", "ring")
+    arrays, call, bound = made(comm, "allreduce", "ring")
     watch = Stopwatch()
     with observed(watch):
-        trial.load(1)
+        arrays.load(1)
         call()
-    assert trial.wrong() == (0, "")
+    assert arrays.wrong() == (0, "")
     before = watch.spent()
     assert all(before[kind] > 0 for kind in ("start", "wait", "launch"))
     assert watch.first is not None
-    assert found.bound.reached == len(found.bound.actions) - 1
+    assert bound.reached == len(bound.actions) - 1
     call()
     assert watch.spent() == before  # the call is its own again
 
 
 def test_a_call_without_its_program_does_nothing(comm):
-    trial, call, _ = inside(comm, "allreduce", None)
-    trial.load(1)
+    arrays, call, _ = made(comm, "allreduce", None)
+    arrays.load(1)
     with observed(Nothing()):
         call()
-    assert trial.wrong()[0] > 0
+    assert arrays.wrong()[0] > 0
     call()
-    assert trial.wrong() == (0, "")
+    assert arrays.wrong() == (0, "")
 
 
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name", ["barrier", "allgather", "alltoall", "bcast"])
 def test_messages_by_hand_are_those_of_the_call(comm, name):
-    _, _, found = inside(comm, name, None, nbytes=8 * SIZE * SIZE)
+    _, _, bound = made(comm, name, None, nbytes=8 * SIZE * SIZE)
     world = WORLD.Dup()
-    by_hand = ByHand(found, world)
-    assert len(by_hand.requests) == len(found.bound.requests)
+    by_hand = ByHand(bound, world)
+    assert len(by_hand.requests) == len(bound.requests)
     sent = sum(
         array.nbytes
-        for transfer, array in zip(found.bound.program.transfers, by_hand.arrays, strict=True)
+        for transfer, array in zip(bound.program.transfers, by_hand.arrays, strict=True)
         if transfer.sends
     )
     assert (WORLD.allreduce(sent) > 0) == (name != "barrier")
@@ -145,8 +145,8 @@ def test_a_time_limit_is_in_the_way(mode, capfd):
 def test_lines_of_the_tables():
     seconds = dict(zip((*KINDS, "total"), np.array([1, 2, 3, 4, 0, 0, 10]) * 1e-6, strict=True))
     case, way = make_case(CALLS["bcast"], 8, "float32", 4, "", 0), Way("linear")
-    text = str(Breakdown(case, way, True, {0: seconds, 3: seconds}))
-    assert text.count("\n") == 1
+    first, second = Breakdown(case, way, True, {0: seconds, 3: seconds}).cells()
+    text = f"{breakdown.COLUMNS.line(*first)} {breakdown.COLUMNS.line(*second)}"
     times = "10.00 1.00 10% 2.00 20% 3.00 30% 4.00 40% 0.00 0% 0.00 0%"
     assert " ".join(text.split()) == f"bcast 8 linear in place 0 {times} bcast 8 linear in place 3 {times}"
 
@@ -158,22 +158,27 @@ def of_a_bcast(messages, blocking, spread=0.0):
     return Overhead(case, Way("linear"), True, messages, *times)
 
 
+def line(found):
+    (cells,) = found.cells()
+    return overhead.COLUMNS.line(*cells)
+
+
 def test_what_the_library_adds_to_messages():
     cheap, dear = of_a_bcast(2, 20), of_a_bcast(1, 20)
     assert cheap.extra == (pytest.approx(10e-6), 0)
     assert cheap.per_message == (pytest.approx(2e-6), 0)
     assert cheap.within
     assert not dear.within
-    assert str(dear).endswith("4.00 ±0.00  beyond the budget")
+    assert line(dear).endswith("4.00 ±0.00  beyond the budget")
 
 
 def test_an_overhead_below_its_noise_is_not_a_number():
     """The blocking call seems faster than its messages alone, on a machine with other work: that is noise."""
     noisy = of_a_bcast(1, 9, spread=3)
-    assert str(noisy).count("below noise ±") == 1
-    assert " -7.00 ±5.20" in str(noisy)
+    assert line(noisy).count("below noise ±") == 1
+    assert " -7.00 ±5.20" in line(noisy)
     noisy = of_a_bcast(2, 20, spread=30)
-    assert str(noisy).count("below noise ±") == 2
+    assert line(noisy).count("below noise ±") == 2
     assert of_a_bcast(1, 20, spread=5).within
     found = noisy.record()
     assert found["extra_us"] == {"median": None, "spread": pytest.approx(42.426)}

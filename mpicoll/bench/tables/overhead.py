@@ -15,24 +15,24 @@ Behind a difference is its spread, from the quartiles of the times; one that is 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from mpicoll.bench.cases import Case
-from mpicoll.bench.inside import ByHand, Inside, Nothing
-from mpicoll.bench.jobs import Job
-from mpicoll.bench.measure import Statistics, figure, measure, noise
-from mpicoll.bench.report import described, summary
-from mpicoll.bench.subject import Way
-from mpicoll.bench.trial import Trial
+from mpicoll.bench.contestants.contestant import Way
+from mpicoll.bench.contestants.instrument import ByHand, Nothing, program_of
+from mpicoll.bench.measure.arrays import Arrays
+from mpicoll.bench.measure.budget import measure
+from mpicoll.bench.measure.statistics import Statistics, figure, noise
+from mpicoll.bench.output.columns import Column, Columns
+from mpicoll.bench.output.rows import described, summary
+from mpicoll.bench.request.cases import Case
+from mpicoll.bench.request.jobs import Job
+from mpicoll.bench.tables.bench import Bench
 from mpicoll.runtime.program.bound import observed
-
-if TYPE_CHECKING:
-    from mpicoll.bench.bench import Bench
 
 #: seconds that the design allows the library itself
 PER_CALL, PER_MESSAGE = 10e-6, 3e-6
@@ -41,15 +41,15 @@ ITERATIONS = 500
 #: loops, and calls in each of them, that time the empty program
 LOOPS, CALLS = 20, 50
 
-_WAYS = ("blocking", "by hand", "nonblock.", "persist.", "per call")
-_DIFFERENCES = ("extra", "per msg.")
-HEAD = (
-    f"# budget: {PER_CALL * 1e6:g} us a repeated call over its messages, {PER_MESSAGE * 1e6:g} us a message",
-    "#",
-    f"{'# call':<21} {'size':>6}  {'algorithm':<28} {'messages':>8}"
-    + "".join(f"{way:>11}" for way in _WAYS)
-    + "".join(f"{difference:>20}" for difference in _DIFFERENCES),
-    f"{'#':<21} {'(B)':>6}  {'':<28} {'':>8}" + f"{'(us)':>11}" * len(_WAYS) + f"{'(us)':>20}" * len(_DIFFERENCES),
+BUDGET = f"# budget: {PER_CALL * 1e6:g} us a repeated call over its messages, {PER_MESSAGE * 1e6:g} us a message"
+COLUMNS = Columns(
+    Column("# call", "#", 21, "left"),
+    Column("size", "(B)", 6),
+    Column(" algorithm", "", 29, "left"),
+    Column("messages", "", 8),
+    *(Column(way, "(us)", 10) for way in ("blocking", "by hand", "nonblock.", "persist.", "per call")),
+    *(Column(difference, "(us)", 19) for difference in ("extra", "per msg.")),
+    Column("", "", 0, "left"),
 )
 
 
@@ -107,30 +107,32 @@ class Overhead:
             found[f"{name}_us"] = {"median": shown, "spread": round(spread * 1e6, 3)}
         return found | {"within_budget": self.within}
 
-    def __str__(self) -> str:
+    def cells(self) -> Iterator[tuple[str, ...]]:
+        """Yield its cells."""
         times = self.blocking, self.by_hand, self.nonblocking, self.persistent, self.per_call
-        cells = "".join(f"{one.median * 1e6:>11.2f}" for one in times)
-        cells += "".join(f"{figure(value * 1e6, spread * 1e6):>20}" for value, spread in (self.extra, self.per_message))
-        start = f"{self.case.call.name:<21} {self.case.nbytes:>6}  {self.way!s:<28} {self.messages:>8}"
-        return start + cells + ("" if self.within else "  beyond the budget")
+        yield (
+            *(self.case.call.name, str(self.case.nbytes), f" {self.way}", str(self.messages)),
+            *(f"{one.median * 1e6:.2f}" for one in times),
+            *(figure(value * 1e6, spread * 1e6) for value, spread in (self.extra, self.per_message)),
+            "" if self.within else " beyond the budget",
+        )
 
 
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
     """Measure each job; collective."""
-    bench.report.say(*HEAD)
-    for job, trial, way in bench.trials(jobs):
-        bench.report.add(_measured(bench, job, trial, way))
+    bench.report.head(COLUMNS, BUDGET, "#")
+    for job, arrays, way in bench.prepared(jobs):
+        bench.report.add(_measured(bench, job, arrays, way))
 
 
-def _measured(bench: Bench, job: Job, trial: Trial, way: Way) -> Overhead:
-    blocking = bench.subject.bind(trial, job.algorithm)
+def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Overhead:
+    blocking = bench.contestant.bind(arrays, job.algorithm)
+    comm, method = bench.contestant.comm, job.case.call.method
     blocking()
-    blocking()
-    comm, method = bench.subject.comm, job.case.call.method
-    inside = Inside.of(comm, trial, job.algorithm)
-    by_hand = ByHand(inside, bench.world)
-    start = partial(getattr(comm, f"I{method.lower()}"), *trial.arguments, algorithm=job.algorithm)
-    request = getattr(comm, f"{method}_init")(*trial.arguments, algorithm=job.algorithm)
+    bound = program_of(blocking)
+    by_hand = ByHand(bound, bench.world)
+    start = partial(getattr(comm, f"I{method.lower()}"), *arrays.arguments, algorithm=job.algorithm)
+    request = getattr(comm, f"{method}_init")(*arrays.arguments, algorithm=job.algorithm)
     ways: list[Callable[[], object]] = [blocking, by_hand, partial(_begun, start), partial(_restarted, request)]
     iterations = bench.options.iterations or ITERATIONS
     seconds = measure(ways, bench.clock, bench.budget, iterations=iterations, warmup=bench.options.warmup)
@@ -138,9 +140,9 @@ def _measured(bench: Bench, job: Job, trial: Trial, way: Way) -> Overhead:
     request.Free()
     with observed(Nothing()):
         per_call = max(bench.world.allgather(_alone(blocking)), key=lambda one: one.median)
-    messages = max(bench.world.allgather(len(inside.bound.requests)))
+    messages = max(bench.world.allgather(len(bound.requests)))
     call, hand, nonblocking, persistent = map(Statistics.of, seconds)
-    return Overhead(job.case, way, trial.in_place, messages, call, hand, nonblocking, persistent, per_call)
+    return Overhead(job.case, way, arrays.in_place, messages, call, hand, nonblocking, persistent, per_call)
 
 
 def _begun(start: Callable[[], Any]) -> None:

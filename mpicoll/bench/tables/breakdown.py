@@ -14,31 +14,33 @@ The times are those of the call itself, with every instruction of its bound prog
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpicoll.bench.cases import Case
-from mpicoll.bench.inside import KINDS, Stopwatch
-from mpicoll.bench.jobs import Job
-from mpicoll.bench.report import described
-from mpicoll.bench.subject import Way
+from mpicoll.bench.contestants.contestant import Way
+from mpicoll.bench.contestants.instrument import KINDS, Stopwatch
+from mpicoll.bench.output.columns import Column, Columns
+from mpicoll.bench.output.rows import described
+from mpicoll.bench.request.cases import Case
+from mpicoll.bench.request.jobs import Job
+from mpicoll.bench.tables.bench import Bench
 from mpicoll.runtime.program.bound import observed
-
-if TYPE_CHECKING:
-    from mpicoll.bench.bench import Bench
 
 #: timed calls where their number is not given
 ITERATIONS = 50
 
-_COLUMNS = "".join(f"{kind:>14}" for kind in KINDS)
-HEAD = (
-    "#",
-    f"{'# call':<21} {'size':>11}  {'algorithm':<28} {'form':<12} {'rank':>4} {'total':>10}{_COLUMNS}",
-    f"{'#':<21} {'(B)':>11}  {'':<28} {'':<12} {'':>4} {'(us)':>10}" + f"{'(us)':>9}{'':>5}" * len(KINDS),
+COLUMNS = Columns(
+    Column("# call", "#", 21, "left"),
+    Column("size", "(B)", 11),
+    Column(" algorithm", "", 29, "left"),
+    Column("form", "", 12, "left"),
+    Column("rank", "", 4),
+    Column("total", "(us)"),
+    *(column for kind in KINDS for column in (Column(kind, "(us)", 8), Column("", "(%)", 4))),
 )
 
 
@@ -63,27 +65,31 @@ class Breakdown:
         ranks = [{"rank": rank, **_micro(seconds)} for rank, seconds in self.ranks.items()]
         return described(self.case, self.way, self.in_place) | {"ranks": ranks}
 
-    def __str__(self) -> str:
+    def cells(self) -> Iterator[tuple[str, ...]]:
+        """Yield the cells of each rank."""
         form = "in place" if self.in_place else "out of place"
-        start = f"{self.case.call.name:<21} {self.case.nbytes:>11}  {self.way!s:<28} {form:<12} "
-        return "\n".join(f"{start}{rank:>4} {_cells(seconds)}" for rank, seconds in self.ranks.items())
+        start = self.case.call.name, str(self.case.nbytes), f" {self.way}", form
+        for rank, seconds in self.ranks.items():
+            yield (*start, str(rank), *_cells(seconds))
 
 
 def _micro(seconds: dict[str, float]) -> dict[str, float]:
     return {f"{kind}_us": round(value * 1e6, 3) for kind, value in seconds.items()}
 
 
-def _cells(seconds: dict[str, float]) -> str:
-    total = seconds["total"]
-    cells = (f"{seconds[kind] * 1e6:>9.2f}{100 * seconds[kind] / total:>4.0f}%" for kind in KINDS)
-    return f"{total * 1e6:>10.2f}" + "".join(cells)
+def _cells(seconds: dict[str, float]) -> Iterator[str]:
+    """Yield the time in all, and of each kind the time and its percentage."""
+    yield f"{seconds['total'] * 1e6:.2f}"
+    for kind in KINDS:
+        yield f"{seconds[kind] * 1e6:.2f}"
+        yield f"{100 * seconds[kind] / seconds['total']:.0f}%"
 
 
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
     """Measure each job in its forms; collective."""
-    bench.report.say(*HEAD)
-    for job, trial, way in bench.trials(jobs):
-        call = bench.subject.bind(trial, job.algorithm)
+    bench.report.head(COLUMNS, "#")
+    for job, arrays, way in bench.prepared(jobs):
+        call = bench.contestant.bind(arrays, job.algorithm)
         for _ in range(1 + bench.options.warmup):
             call()
         times = _take(call, bench, bench.options.iterations or ITERATIONS)
@@ -91,13 +97,13 @@ def table(bench: Bench, jobs: Iterable[Job]) -> None:
         everyone = bench.world.allgather(mine)
         slowest = max(range(bench.world.size), key=lambda rank: everyone[rank]["total"])
         ranks = {rank: everyone[rank] for rank in (0, slowest)}
-        bench.report.add(Breakdown(job.case, way, trial.in_place, ranks))
+        bench.report.add(Breakdown(job.case, way, arrays.in_place, ranks))
 
 
 def _take(call: Callable[[], object], bench: Bench, iterations: int) -> NDArray[np.float64]:
     """Return this rank's seconds of each repetition, by kind and in all."""
     times = np.empty((iterations, len(KINDS) + 1))
-    watch, now, synchronize = Stopwatch(), time.perf_counter, bench.memory.synchronize
+    watch, now, synchronize = Stopwatch(), time.perf_counter, bench.backend.synchronize
     with observed(watch):
         for row in times:
             watch.reset()

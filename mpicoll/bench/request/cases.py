@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from mpicoll.bench.data import Recipe, dtype_named
+from mpicoll.bench.request.numbers import Recipe, dtype_named
 from mpicoll.schedule.collectives import COLLECTIVES, Collective
 from mpicoll.schedule.partition import offsets, split
 

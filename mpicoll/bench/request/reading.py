@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mpicoll.bench.cases import calls_named
-from mpicoll.bench.data import DTYPES, REDUCTIONS, dtype_named
+from mpicoll.bench.request.cases import calls_named
+from mpicoll.bench.request.numbers import DTYPES, REDUCTIONS, dtype_named
 from mpicoll.settings import parse_bytes
 
 #: what can be measured in turn with the calls, and what it is

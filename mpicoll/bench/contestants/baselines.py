@@ -12,11 +12,12 @@ from functools import partial
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.bench.data import dtype_named
-from mpicoll.bench.memory import Memory
-from mpicoll.bench.nccl import Nccl
-from mpicoll.bench.subject import Subject, Way, anywhere
-from mpicoll.bench.trial import Trial
+from mpicoll.bench.contestants.contestant import Contestant, Way
+from mpicoll.bench.contestants.nccl import Nccl
+from mpicoll.bench.errors import anywhere
+from mpicoll.bench.measure.arrays import Arrays
+from mpicoll.bench.measure.backends import Backend
+from mpicoll.bench.request.numbers import dtype_named
 from mpicoll.dispatch.plan import LARGEST_MESSAGE
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.mpi import cuda_aware
@@ -34,25 +35,25 @@ class Native:
 
     exact = True
 
-    def __init__(self, world: MPI.Intracomm, memory: Memory) -> None:
+    def __init__(self, world: MPI.Intracomm, backend: Backend) -> None:
         """Ask the library; raises UnsupportedError where arrays are on devices and it does not know CUDA."""
         self.world = world
-        if memory.kind != "numpy":
+        if backend.kind != "numpy":
             own = cuda_aware.library_answer()
             if own is None or not own.aware:
                 raise UnsupportedError("the MPI library itself does not say that it knows CUDA; its call could crash")
 
-    def way(self, trial: Trial, algorithm: str | None) -> Way:
+    def way(self, arrays: Arrays, algorithm: str | None) -> Way:
         """Try the dtype and the operator on one element, alone; raises UnsupportedError for what MPI does not have."""
-        case = trial.case
+        case = arrays.case
         if case.redop == "AVG":
             raise UnsupportedError("MPI has no operator AVG")
-        if trial.in_place and case.call.method == "Reduce_scatter":
+        if arrays.in_place and case.call.method == "Reduce_scatter":
             raise UnsupportedError("with uneven blocks in place, MPICH 5.0.2 ends the job")
         one = np.zeros(1, dtype_named(case.dtype))
         try:
             if case.redop:
-                MPI.COMM_SELF.Allreduce(one, one.copy(), trial.op)
+                MPI.COMM_SELF.Allreduce(one, one.copy(), arrays.op)
             else:
                 MPI.COMM_SELF.Bcast(one)
         except Exception as error:  # MPI's, mpi4py's KeyError or NumPy's BufferError: this dtype is not known to one
@@ -61,9 +62,9 @@ class Native:
             raise UnsupportedError(f"no {what} in this MPI ({type(error).__name__}: {why})") from None
         return Way("native")
 
-    def bind(self, trial: Trial, algorithm: str | None) -> Callable[[], object]:
+    def bind(self, arrays: Arrays, algorithm: str | None) -> Callable[[], object]:
         """Return the call."""
-        return partial(getattr(MPI.Intracomm, trial.case.call.method), self.world, *trial.arguments)
+        return partial(getattr(MPI.Intracomm, arrays.case.call.method), self.world, *arrays.arguments)
 
 
 class Limit:
@@ -75,36 +76,37 @@ class Limit:
 
     exact = False  # there is no result
 
-    def __init__(self, world: MPI.Intracomm, memory: Memory, aware: cuda_aware.Awareness) -> None:
+    def __init__(self, world: MPI.Intracomm, backend: Backend, aware: cuda_aware.Awareness) -> None:
         """Raise UnsupportedError where arrays of this kind cannot be sent."""
-        self.world, self.memory = world, memory
-        if memory.kind != "numpy" and not aware.aware:
+        self.world, self.backend = world, backend
+        if backend.kind != "numpy" and not aware.aware:
             raise UnsupportedError(f"device arrays cannot be given to MPI ({aware.reason})")
         if world.size == 1:
             raise UnsupportedError("one rank sends no message")
 
-    def way(self, trial: Trial, algorithm: str | None) -> Way:
+    def way(self, arrays: Arrays, algorithm: str | None) -> Way:
         """Nothing is refused."""
         return Way("ring exchange")
 
-    def bind(self, trial: Trial, algorithm: str | None) -> Callable[[], object]:
+    def bind(self, arrays: Arrays, algorithm: str | None) -> Callable[[], object]:
         """Return one exchange."""
-        nbytes = round(trial.case.nbytes * trial.case.call.row.bus(self.world.size))
-        return _Ring(self.world, self.memory, nbytes)
+        nbytes = round(arrays.case.nbytes * arrays.case.call.row.bus(self.world.size))
+        return _Ring(self.world, self.backend, nbytes)
 
 
 class _Ring:
     """Persistent messages to the right and from the left."""
 
-    def __init__(self, world: MPI.Intracomm, memory: Memory, nbytes: int) -> None:
+    def __init__(self, world: MPI.Intracomm, backend: Backend, nbytes: int) -> None:
         """Allocate the arrays and make the messages."""
         self.requests: list[MPI.Prequest] = []
-        self.arrays = away, here = [memory.xp.zeros(max(nbytes, 1), "u1") for _ in range(2)]
+        self.arrays = away, here = [backend.xp.zeros(max(nbytes, 1), "u1") for _ in range(2)]
         right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
         for at in range(0, max(nbytes, 1), LARGEST_MESSAGE):
             length = min(LARGEST_MESSAGE, nbytes - at)
             sent, received = (
-                [MPI.buffer.fromaddress(memory.pointer(array) + at, length), length, MPI.BYTE] for array in (away, here)
+                [MPI.buffer.fromaddress(backend.pointer(array) + at, length), length, MPI.BYTE]
+                for array in (away, here)
             )
             self.requests.append(world.Recv_init(received, left, RING_TAG))
             self.requests.append(world.Send_init(sent, right, RING_TAG))
@@ -119,22 +121,22 @@ class _Ring:
 
 
 def make(
-    names: tuple[str, ...], world: MPI.Intracomm, memory: Memory, aware: cuda_aware.Awareness
-) -> tuple[dict[str, Subject], dict[str, str]]:
+    names: tuple[str, ...], world: MPI.Intracomm, backend: Backend, aware: cuda_aware.Awareness
+) -> tuple[dict[str, Contestant], dict[str, str]]:
     """Return the baselines that can serve at all, and why others cannot; collective.
 
     Args:
         names: keys of reading.BASELINES.
         world: all ranks; a communicator of mpi4py's own.
-        memory: where this rank's arrays live.
+        backend: where this rank's arrays live.
         aware: whether device arrays may be given to MPI.
     """
-    makers: dict[str, Callable[[], Subject]] = {
-        "nccl": lambda: Nccl(world, memory),
-        "native": lambda: Native(world, memory),
-        "limit": lambda: Limit(world, memory, aware),
+    makers: dict[str, Callable[[], Contestant]] = {
+        "nccl": lambda: Nccl(world, backend),
+        "native": lambda: Native(world, backend),
+        "limit": lambda: Limit(world, backend, aware),
     }
-    made: dict[str, Subject] = {}
+    made: dict[str, Contestant] = {}
     refused: dict[str, str] = {}
     for name in names:
         why = ""

@@ -15,22 +15,21 @@ for NumPy arrays, which makes progress with `Test` now and then (not with MPICOL
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mpicoll.bench.cases import Case
-from mpicoll.bench.clock import Clock
-from mpicoll.bench.jobs import Job
-from mpicoll.bench.measure import Statistics, figure, noise
-from mpicoll.bench.memory import Device, Memory
-from mpicoll.bench.report import described, summary
-from mpicoll.bench.subject import Way
+from mpicoll.bench.contestants.contestant import Way
+from mpicoll.bench.measure.backends import Backend, Device
+from mpicoll.bench.measure.clock import Clock
+from mpicoll.bench.measure.statistics import Statistics, figure, noise
+from mpicoll.bench.output.columns import Column, Columns
+from mpicoll.bench.output.rows import described, summary
+from mpicoll.bench.request.cases import Case
+from mpicoll.bench.request.jobs import Job
+from mpicoll.bench.tables.bench import Bench
 from mpicoll.settings import settings
-
-if TYPE_CHECKING:
-    from mpicoll.bench.bench import Bench
 
 #: seconds between two looks at the request on the host
 LOOK = 1e-4
@@ -43,9 +42,12 @@ extern "C" __global__ void spin(long long nanoseconds) {
 }
 """
 
-HEAD = (
-    "# call                      size   algorithm                             pure     compute       total   overlap",
-    "#                            (B)                                         (us)        (us)        (us)       (%)",
+COLUMNS = Columns(
+    Column("# call", "#", 21, "left"),
+    Column("size", "(B)", 11),
+    Column(" algorithm", "", 29, "left"),
+    *(Column(name, "(us)") for name in ("pure", "compute", "total")),
+    Column("overlap", "(%)", 20),
 )
 
 
@@ -91,38 +93,39 @@ class Overlap:
         percent = self.percent if self.percent > self.noise else None
         return described(self.case, self.way, self.in_place) | times | {"percent": percent, "noise": self.noise}
 
-    def __str__(self) -> str:
-        times = "".join(f"{t.median * 1e6:12.1f}" for t in (self.pure, self.compute, self.total))
-        start = f"{self.case.call.name:<20}{self.case.nbytes:>12}   {self.way!s:<28}"
-        return f"{start}{times}   {figure(self.percent, self.noise)}"
+    def cells(self) -> Iterator[tuple[str, ...]]:
+        """Yield its cells."""
+        times = (f"{one.median * 1e6:.1f}" for one in (self.pure, self.compute, self.total))
+        overlap = figure(self.percent, self.noise)
+        yield (self.case.call.name, str(self.case.nbytes), f" {self.way}", *times, overlap)
 
 
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
     """Measure how much of each call is hidden behind computation."""
-    bench.report.say(*HEAD)
-    for job, trial, way in bench.trials(jobs):
-        method = getattr(bench.subject.comm, f"I{job.case.call.method.lower()}")
-        start = partial(method, *trial.arguments, algorithm=job.algorithm)
+    bench.report.head(COLUMNS, "#")
+    for job, arrays, way in bench.prepared(jobs):
+        method = getattr(bench.contestant.comm, f"I{job.case.call.method.lower()}")
+        start = partial(method, *arrays.arguments, algorithm=job.algorithm)
         seconds = bench.options.compute or 0.0
-        times = overlap(start, bench.clock, bench.memory, seconds, bench.options.iterations or 10)
-        bench.report.add(Overlap(job.case, way, trial.in_place, *times))
+        times = overlap(start, bench.clock, bench.backend, seconds, bench.options.iterations or 10)
+        bench.report.add(Overlap(job.case, way, arrays.in_place, *times))
 
 
 def overlap(
-    start: Callable[[], Any], clock: Clock, memory: Memory, seconds: float, iterations: int
+    start: Callable[[], Any], clock: Clock, backend: Backend, seconds: float, iterations: int
 ) -> tuple[Statistics, Statistics, Statistics]:
     """Return the times of the call alone, of the computation alone, and of both; collective.
 
     Args:
         start: starts the call, returns its request.
         clock: takes the times.
-        memory: where the arrays live.
+        backend: where the arrays live.
         seconds: of computation; 0 for as long as the call alone takes.
         iterations: timed calls.
     """
     alone = _timed(clock, lambda: start().Wait(), iterations)
     length = seconds or alone.median
-    work = _kernel(length) if isinstance(memory, Device) else _loop(length)
+    work = _kernel(length) if isinstance(backend, Device) else _loop(length)
 
     def both() -> None:
         request = start()

@@ -11,11 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mpicoll.bench import reading
-from mpicoll.bench.cases import DEFAULT_CALLS, UNEVEN
-from mpicoll.bench.data import DTYPES, REDUCTIONS
-from mpicoll.bench.measure import PATIENCE
-from mpicoll.bench.reading import Many, One
+from mpicoll.bench.request import reading
+from mpicoll.bench.request.cases import DEFAULT_CALLS, UNEVEN
+from mpicoll.bench.request.numbers import DTYPES, REDUCTIONS
+from mpicoll.bench.request.reading import Many, One
+
+#: a run ends when it has taken so many times its budget: every measurement takes its least, however little is left
+PATIENCE = 10
 
 _EPILOG = f"""\
 Sizes are bytes of the full vector, counts its elements: the vector itself for bcast, reduce, allreduce, scan
@@ -39,10 +41,6 @@ ended the run, 128 and the signal's number if a signal did.
 FEWEST = 3
 #: options that say how long messages are, and what they are where they are not given
 SIZES: dict[str, Any] = {"smallest": 8, "largest": None, "factor": 8}
-
-
-class RequestError(ValueError):
-    """The request cannot be served; every rank finds the same."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Test arrays and the time of calls on them."""

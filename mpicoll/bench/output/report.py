@@ -1,0 +1,144 @@
+"""What a run says: the lines of its table on one rank, and the file."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from mpicoll.bench.output.columns import Columns
+from mpicoll.bench.output.results import Results
+from mpicoll.bench.output.rows import Row, TableRow
+
+#: wrong results that are described in words
+COMPLAINTS = 20
+
+
+
+@dataclass
+class Report:
+    """Prints what is measured, on one of the ranks, and writes it down.
+
+    Attributes:
+        header: the facts.
+        out: where the table goes; None prints nothing.
+        results: the file.
+        mode: what is measured; only "times" are validated.
+        total: how many measurements there will be.
+        rows: what was measured.
+        refused: what was left out, and why.
+        complaints: wrong results that were described.
+        wrong: wrong elements of all ranks, those of calls that were not measured after all included.
+        interruption: why the run ends before all is measured; "".
+        begun: when the header was printed, in seconds; None before.
+        columns: of the table.
+    """
+
+    header: dict[str, Any]
+    out: TextIO | None
+    results: Results = field(default_factory=lambda: Results(None))
+    mode: str = "times"
+    total: int = 0
+    rows: list[Row] = field(default_factory=list)
+    refused: list[dict[str, str]] = field(default_factory=list)
+    complaints: int = 0
+    wrong: int = 0
+    interruption: str = ""
+    begun: float | None = None
+    columns: Columns = field(default_factory=Columns)
+
+    def say(self, *lines: str) -> None:
+        """Print lines."""
+        if self.out and lines:
+            print(*lines, sep="\n", file=self.out, flush=True)
+
+    def refuse(self, what: str, name: str, why: str) -> None:
+        """List an algorithm, an operator or a baseline that cannot serve, once."""
+        refusal = {"what": what, "name": name, "reason": why}
+        if refusal not in self.refused:
+            self.refused.append(refusal)
+            if self.begun is not None:
+                self._leave_out(refusal)
+
+    def _leave_out(self, refusal: dict[str, str]) -> None:
+        self.say("# left out: {what}: {name} {reason}".format(**refusal))
+        self.results.add("refused", **refusal)
+
+    def complain(self, line: str) -> None:
+        """Print what is wrong, the first times."""
+        self.complaints += 1
+        if self.complaints <= COMPLAINTS:
+            self.say(f"# WRONG: {line}")
+
+    def begin(self, header: list[str]) -> None:
+        """Print the header, and what is left out so far."""
+        self.begun = time.monotonic()
+        self.say(*header)
+        for refusal in self.refused:
+            self._leave_out(refusal)
+
+    def head(self, columns: Columns, *above: str) -> None:
+        """Print the head of a table, below lines of its own."""
+        self.columns = columns
+        self.say(*above, *columns.head())
+
+    def keep(self, row: Row) -> None:
+        """Write down what was measured."""
+        self.rows.append(row)
+        self.results.add("row", mode=self.mode, **row.record())
+
+    def line(self, *cells: str) -> None:
+        """Print a row of the table."""
+        if self.out:  # the other ranks need no text
+            self.say(self.columns.line(*cells))
+
+    def add(self, row: TableRow) -> None:
+        """Write down what was measured, and print its lines."""
+        self.keep(row)
+        for cells in row.cells():
+            self.line(*cells)
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken."""
+        return time.monotonic() - (self.begun or time.monotonic())
+
+    @property
+    def conclusion(self) -> str:
+        """The last line of the table."""
+        done = f"# {len(self.rows)} measurements in {self.seconds:.1f} s"
+        if self.interruption:
+            done = f"# interrupted after {len(self.rows)} of {self.total} measurements ({self.interruption})"
+        verdict = f" {self.verdict}" if self.verdict.isupper() else ""
+        return done + (f", wrong elements: {self.wrong}{verdict}" if self.mode == "times" else "")
+
+    def end(self) -> None:
+        """Print the last line, and end the file."""
+        self.say(self.conclusion)
+        counts = {"measured": len(self.rows), "of": self.total, "seconds": round(self.seconds, 3)}
+        wrong = self.wrong if self.mode == "times" else None
+        self.results.end(verdict=self.verdict, reason=self.interruption, wrong=wrong, **counts)
+
+    def nothing(self) -> str:
+        """Describe a run in which nothing could be measured."""
+        why = ("{what}: {name} {reason}".format(**self.refused[0]),) if self.refused else ()
+        return ": ".join(("nothing can be measured", *why))
+
+    @property
+    def verdict(self) -> str:
+        """What the run comes to: only times are validated, so that only they can be "OK"."""
+        if self.wrong:
+            return "FAILED"
+        if self.interruption:
+            return "interrupted"
+        if not self.rows:
+            return "nothing"
+        return "OK" if self.mode == "times" else "measured"
+
+    def interrupt(self, why: str) -> None:
+        """End the report before its time; a rank that prints no table says so on its standard error output."""
+        self.interruption = why
+        self.out = self.out or sys.stderr
+        self.end()
+        self.out = None

@@ -1,0 +1,1 @@
+"""The tables: of times, overlap, overhead, and where the time of a call goes."""
