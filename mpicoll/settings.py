@@ -255,7 +255,8 @@ class Settings:
 
     def same_values(self) -> Any:
         """Return another scope of the current values: calls are known by it, but none is known to be the same."""
-        return replace(self.scope())
+        scope: _Scope = self.scope()
+        return replace(scope)
 
     @contextmanager
     def within(self, scope: Any) -> Iterator[None]:

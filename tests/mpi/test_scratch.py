@@ -9,7 +9,7 @@ from mpicoll.dispatch.plan import Key, make_plan
 from mpicoll.dispatch.select import Facts
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.arguments.reader import dense
-from mpicoll.runtime.call.execute import program_of
+from mpicoll.runtime.paths.messages import program_of
 from mpicoll.runtime.program.layout import Layout, Shape
 from mpicoll.settings import settings
 
