@@ -157,7 +157,7 @@ def doubling_allreduce(rank: int, size: int, source: Ref, target: Ref, tmp: Scra
     steps, held = fold_in(folded, source, target, tmp)
     if folded.index is not None:
         for k in range(folded.bits):
-            partner = folded.members[folded.index ^ 1 << k]
+            partner = folded.member(folded.index ^ 1 << k)
             received = tmp.take(source.cells)
             pair = (held, received) if rank < partner else (received, held)
             steps.append(step(Send(held, partner), Recv(received, partner), Reduce(target, pair)))
@@ -178,7 +178,7 @@ def halving_reduce_scatter(
     steps = []
     for k in range(folded.bits):
         other = folded.index ^ 1 << k
-        partner = name(folded.members[other])
+        partner = name(folded.member(other))
         keeps, gives = halves(folded.index, folded.bits)[k + 1], halves(other, folded.bits)[k + 1]
         received = tmp.take(keeps)
         kept = _part(held, keeps)
@@ -196,7 +196,7 @@ def doubling_allgather(folded: Fold, cells: Ref) -> list[Step]:
     for k in reversed(range(folded.bits)):
         other = folded.index ^ 1 << k
         mine, theirs = halves(folded.index, folded.bits)[k + 1], halves(other, folded.bits)[k + 1]
-        partner = folded.members[other]
+        partner = folded.member(other)
         steps.append(step(Send(_part(cells, mine), partner), Recv(_part(cells, theirs), partner)))
     return steps
 
@@ -207,7 +207,7 @@ def halves_gather(folded: Fold, cells: Ref, name: Callable[[int], int]) -> list[
     steps: list[Step] = []
     for k in reversed(range(folded.bits)):
         other = folded.index ^ 1 << k
-        partner = name(folded.members[other])
+        partner = name(folded.member(other))
         if folded.index >> k & 1:
             return [*steps, step(Send(_part(cells, halves(folded.index, folded.bits)[k + 1]), partner))]
         steps.append(step(Recv(_part(cells, halves(other, folded.bits)[k + 1]), partner)))

@@ -27,7 +27,7 @@ def test_cells_of_two_buffers_do_not_join():
 def test_scratch_hands_out_each_cell_once_next_to_each_other():
     scratch = Scratch()
     taken = [scratch.take((7, 3)), scratch.take(()), scratch.take(5), scratch.take(range(2))]
-    assert [ref.cells for ref in taken] == [(0, 1), (), (2,), (3, 4)]
+    assert [tuple(ref.cells) for ref in taken] == [(0, 1), (), (2,), (3, 4)]
     assert {ref.buffer for ref in taken} == {"scratch"}
     assert scratch.ids == [7, 3, 5, 0, 1]
 
