@@ -9,7 +9,13 @@ from mpicoll.schedule.ir import Copy, Recv, Schedule, Scratch, Send, inp, out, s
 scatter = partial(packaged, "scatter")
 
 
-@scatter(cost="α + (p-2)*o + (p-1)/p*n*β", reference="folklore", forwards=False, uniform=uniform.AT_ROOT)
+@scatter(
+    cost="α + (p-2)*o + (p-1)/p*n*β",
+    reference="folklore",
+    forwards=False,
+    scratch="0",
+    uniform=uniform.AT_ROOT,
+)
 def linear(rank: int, size: int, root: int) -> Schedule:
     """The root sends everybody its block.
 
@@ -22,7 +28,13 @@ def linear(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of([step(sends, Copy(out(rank), inp(rank)))], size)
 
 
-@scatter(cost="q*α + (p-1)/p*n*β", reference="Thakur, Rabenseifner, Gropp 2005", uniform=uniform.TREE)
+@scatter(
+    cost="q*α + (p-1)/p*n*β",
+    reference="Thakur, Rabenseifner, Gropp 2005",
+    scratch="p/2",
+    packed="p-2",
+    uniform=uniform.TREE,
+)
 def binomial(rank: int, size: int, root: int) -> Schedule:
     """Blocks go down a binomial tree, each rank receiving those of its subtree as one message.
 
@@ -39,7 +51,12 @@ def binomial(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of(steps + own, size, tmp)
 
 
-@scatter(cost="(p-2+s)*α + (p-1)*o + (p-1)/p*n*β", reference="chain; pipelined by blocks", uniform=uniform.CHAIN)
+@scatter(
+    cost="(p-2+s)*α + (p-1)*o + (p-1)/p*n*β",
+    reference="chain; pipelined by blocks",
+    scratch="p-2",
+    uniform=uniform.CHAIN,
+)
 def ring(rank: int, size: int, root: int) -> Schedule:
     """Blocks pass along a chain from the root, the farthest first; each rank keeps the last.
 
