@@ -163,7 +163,9 @@ def _prove(card: Algorithm, cases: Iterable[Case]) -> int:
 
     check_card(card)
     found = [(size, prove(card, size, root, planned=planned)) for size, root, planned in cases]
-    check_waste(card, found)
+    largest = max((size for size, _ in found), default=0)
+    if found:
+        check_waste(card, largest, [space for size, space in found if size == largest])
     return len(found)
 
 

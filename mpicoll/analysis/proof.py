@@ -12,7 +12,7 @@ What is affordable is counted in cells, not in seconds: all ranks must come to t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import lru_cache
 
 from mpicoll.algorithms import registry, space
@@ -76,18 +76,16 @@ def prove(card: Algorithm, size: int, root: int = 0, *, planned: bool = True) ->
     return _prove(card, _schedules(card, size, root), root, PIPELINES if planned else ())
 
 
-def check_waste(card: Algorithm, cases: Iterable[tuple[int, Space]]) -> None:
+def check_waste(card: Algorithm, size: int, spaces: Sequence[Space]) -> None:
     """Raise ScheduleError if a card declares far more scratch than any rank needs, whatever the root.
 
     Args:
         card: the algorithm, whose declarations bound what is needed.
-        cases: (size, the space needed for some root), several for a size.
+        size: number of ranks; many, for a constant may be more than a few ranks need.
+        spaces: what is needed, for each root that was proven.
     """
-    most: dict[tuple[int, bool], int] = {}
-    for size, needed in cases:
-        for segmented, blocks in ((False, needed.scratch), (True, needed.packed)):
-            most[size, segmented] = max(most.get((size, segmented), 0), blocks)
-    for (size, segmented), blocks in most.items() if card.scratch else ():
+    most = (False, max(one.scratch for one in spaces)), (True, max(one.packed for one in spaces))
+    for segmented, blocks in most if card.scratch else ():
         if card.scratch_blocks(size, segmented) > 2 * blocks + SPARE:
             why = f"far more than the {blocks} that are needed"
             raise ScheduleError(f"{card.collective}.{card.name}, size {size}: {_promise(card, size, segmented)}, {why}")
