@@ -93,6 +93,15 @@ class Algorithm:
             return needed.packed if segmented else needed.scratch
         return space.declared(*self.scratch_declaration(segmented), size)
 
+    def declared_space(self, quote: str = "") -> str:
+        """Return the numbers of blocks that it declares, in words, each between two quotes."""
+        fixed = "" if self.row.free else "p*p" if self.collective == "alltoall" else "p"
+        blocks, scratch, packed = (
+            f"{quote}{text}{quote}" if text else "not declared"
+            for text in (self.blocks or fixed, self.scratch, self.packed)
+        )
+        return f"{blocks}; scratch: at most {scratch}" + (f", in segments {packed}" if self.packed else "")
+
     def scratch_declaration(self, segmented: bool) -> tuple[str, str]:
         """Return the name and the expression of what the card declares of its scratch."""
         return ("packed", self.packed) if segmented and self.packed else ("scratch", self.scratch)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from mpicoll.schedule.ir import Copy, Recv, Reduce, Ref, Scratch, Send, Step, inp, out, step
 from mpicoll.schedule.patterns import Fold, binomial, double_tree, fold, halves, others
+from mpicoll.schedule.reverse import reverse_steps
 
 
 def relative(rank: int, size: int, root: int) -> int:
@@ -231,13 +232,7 @@ def gather_ranges(rank: int, size: int, root: int, held: Ref) -> list[Step]:
 
 def scatter_ranges(rank: int, size: int, root: int, held: Ref) -> list[Step]:
     """Spread blocks down a binomial tree; `held` has cells for the rank's subtree, its own first."""
-    rel = relative(rank, size, root)
-    node = binomial(rel, size)
-    sends = [
-        Send(held[c - rel : c - rel + binomial(c, size).span], absolute(c, size, root)) for c in reversed(node.children)
-    ]
-    first = step(Recv(held, absolute(node.parent, size, root))) if node.parent is not None else step()
-    return [first, step(sends)]
+    return reverse_steps(gather_ranges(rank, size, root, held))
 
 
 def _part(cells: Ref, blocks: range) -> Ref:

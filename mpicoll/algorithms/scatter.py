@@ -1,10 +1,11 @@
-"""Scatter and Scatterv: the root's blocks go to their ranks."""
+"""Scatter and Scatterv: the root's blocks go to their ranks, most often as a gather reversed in time."""
 
 from functools import partial
 
-from mpicoll.algorithms import phases, uniform
+from mpicoll.algorithms import gather, uniform
 from mpicoll.algorithms.registry import packaged
-from mpicoll.schedule.ir import Copy, Recv, Schedule, Scratch, Send, inp, out, step
+from mpicoll.schedule.ir import Copy, Recv, Schedule, Send, inp, out, step
+from mpicoll.schedule.reverse import reverse
 
 scatter = partial(packaged, "scatter")
 
@@ -40,15 +41,7 @@ def binomial(rank: int, size: int, root: int) -> Schedule:
 
     ceil(log2 p) rounds: short blocks on many ranks.
     """
-    tmp = Scratch()
-    ids = phases.subtree(rank, size, root)
-    if rank == root:
-        held = inp(ids)
-    else:
-        held = tmp.take(ids) if len(ids) > 1 else out(rank)
-    steps = phases.scatter_ranges(rank, size, root, held)
-    own = [] if held == out(rank) else [step(Copy(out(rank), held[0]))]
-    return Schedule.of(steps + own, size, tmp)
+    return reverse(gather.binomial(rank, size, root))
 
 
 @scatter(
@@ -62,16 +55,4 @@ def ring(rank: int, size: int, root: int) -> Schedule:
 
     Every rank talks to two neighbours only; the root sends one message at a time.
     """
-    tmp = Scratch()
-    rel = phases.relative(rank, size, root)
-    ahead = [phases.absolute(q, size, root) for q in reversed(range(rel + 1, size))]
-    if rel == 0:
-        sends = [step(Send(inp(q), (rank + 1) % size)) for q in ahead]
-        return Schedule.of([*sends, step(Copy(out(rank), inp(rank)))], size)
-    steps = []
-    pending = step()
-    for q in ahead:
-        cells = tmp.take(q)
-        steps.append(step(Recv(cells, (rank - 1) % size), pending.messages))
-        pending = step(Send(cells, (rank + 1) % size))
-    return Schedule.of([*steps, step(Recv(out(rank), (rank - 1) % size), pending.messages)], size, tmp)
+    return reverse(gather.ring(rank, size, root))

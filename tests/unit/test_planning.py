@@ -100,11 +100,13 @@ def measured(make, traced):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "budget"), BUDGETS, ids=[make for make, _ in BUDGETS])
 def test_it_takes_no_longer_than_its_budget(make, budget):
-    assert min(measured(make, False)[0] for _ in range(2)) <= PATIENCE * budget
+    assert any(measured(make, False)[0] <= PATIENCE * budget for _ in range(3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [make for make, _ in BUDGETS])
 def test_it_takes_little_memory(make):
     assert measured(make, True)[1] <= 50 * MIB
