@@ -22,6 +22,8 @@ def algorithms_page() -> str:
         "`mpicoll/analysis/cost.py`: p ranks, n bytes of the full vector, q = ceil(log2 p), lg = floor(log2 p),\n"
         "r = 0 for powers of two and 1 otherwise, s segments, α a message, o one more message at the same time,\n"
         "β a byte on a link, γ a byte of one reduced operand, λ starting a reduction.\n"
+        "The vector is cut into so many blocks, and so many more of them a rank needs as scratch at most, messages\n"
+        "that are packed included.\n"
         "Each is proven for 1 to 17, 32 and 64 ranks (`python -m mpicoll verify`); its card says why this holds for\n"
         "all sizes.\n"
         "A picture shows, for 4 ranks, the blocks of the input and then those of the output after every round:\n"
@@ -38,7 +40,8 @@ def _card(card: Algorithm) -> str:
     picture = draw(card.collective, card.schedules(4), root=0)
     return (
         f"### {card.collective}: {card.name}\n\n{card.idea}\n\n"
-        f"- cost: `{card.cost}`\n- needs: {needs}\n- source: {card.reference}\n- all sizes: {card.uniform}\n\n"
+        f"- cost: `{card.cost}`\n- blocks: {card.declared_space('`')}\n- needs: {needs}\n"
+        f"- source: {card.reference}\n- all sizes: {card.uniform}\n\n"
         f"```text\n{picture}\n```\n"
     )
 

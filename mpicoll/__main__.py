@@ -72,7 +72,8 @@ def describe(card: Algorithm) -> str:
     needs = "; ".join(card.restrictions()) or "nothing: any number of ranks, any root, any operator"
     return (
         f"{card.collective}.{card.name}\n\n{card.idea}\n\n"
-        f"cost:   {card.cost or 'not declared'}\nneeds:  {needs}\nsource: {card.reference or 'not given'}\n"
+        f"cost:   {card.cost or 'not declared'}\nblocks: {card.declared_space()}\n"
+        f"needs:  {needs}\nsource: {card.reference or 'not given'}\n"
         f"proven: {card.proof}" + (f": {card.uniform}" if card.uniform else "")
     )
 

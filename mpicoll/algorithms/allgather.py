@@ -14,7 +14,12 @@ def _own(rank: int) -> Step:
     return step(Copy(out(rank), inp(rank)))
 
 
-@allgather(cost="α + (p-2)*o + (p-1)/p*n*β", reference="folklore", uniform=uniform.ALL_PAIRS)
+@allgather(
+    cost="α + (p-2)*o + (p-1)/p*n*β",
+    reference="folklore",
+    scratch="0",
+    uniform=uniform.ALL_PAIRS,
+)
 def linear(rank: int, size: int) -> Schedule:
     """Everybody sends its block to everybody, directly.
 
@@ -23,7 +28,13 @@ def linear(rank: int, size: int) -> Schedule:
     return Schedule.of([phases.all_pairs_allgather(rank, size, inp(rank)), _own(rank)], size)
 
 
-@allgather(cost="2*q*α + ((p-1)/p + q)*n*β", reference="folklore", uniform=uniform.TREE)
+@allgather(
+    cost="2*q*α + ((p-1)/p + q)*n*β",
+    reference="folklore",
+    scratch="0",
+    packed="q*p+p-2",
+    uniform=uniform.TREE,
+)
 def binomial(rank: int, size: int) -> Schedule:
     """Gather up a binomial tree to rank 0, then broadcast down it.
 
@@ -37,7 +48,12 @@ def binomial(rank: int, size: int) -> Schedule:
     return Schedule.of([_own(rank), *up, *down], size, tmp)
 
 
-@allgather(cost="(p-1)*(α + n/p*β)", reference="Thakur, Rabenseifner, Gropp 2005", uniform=uniform.RING)
+@allgather(
+    cost="(p-1)*(α + n/p*β)",
+    reference="Thakur, Rabenseifner, Gropp 2005",
+    scratch="0",
+    uniform=uniform.RING,
+)
 def ring(rank: int, size: int) -> Schedule:
     """Pass each block once around the ring.
 
@@ -47,7 +63,12 @@ def ring(rank: int, size: int) -> Schedule:
 
 
 @allgather(
-    cost="lg*α + (p-1)/p*n*β", reference="Thakur, Rabenseifner, Gropp 2005", power_of_two=True, uniform=uniform.PAIRS
+    cost="lg*α + (p-1)/p*n*β",
+    reference="Thakur, Rabenseifner, Gropp 2005",
+    power_of_two=True,
+    scratch="0",
+    packed="2*(p-2)",
+    uniform=uniform.PAIRS,
 )
 def recursive_doubling(rank: int, size: int) -> Schedule:
     """Partners 1, 2, 4, ... away exchange all that they have.
@@ -63,7 +84,12 @@ def recursive_doubling(rank: int, size: int) -> Schedule:
     return Schedule.of(steps, size)
 
 
-@allgather(cost="q*α + (p-1)/p*n*β + λ + n*γ/2", reference="Bruck et al. 1997", uniform=uniform.SHIFT)
+@allgather(
+    cost="q*α + (p-1)/p*n*β + λ + n*γ/2",
+    reference="Bruck et al. 1997",
+    scratch="p",
+    uniform=uniform.SHIFT,
+)
 def bruck(rank: int, size: int) -> Schedule:
     """In round k send all that is held to the rank 2^k to the left, then rotate into place.
 
@@ -84,6 +110,8 @@ def bruck(rank: int, size: int) -> Schedule:
     cost="p/2*α + (p-1)/p*n*β",
     reference="Chen et al. 2005",
     even=True,
+    scratch="0",
+    packed="2*(p-2)",
     uniform="Even and odd ranks each follow one rule in rank, size and k, taking turns with two neighbours.",
 )
 def neighbor_exchange(rank: int, size: int) -> Schedule:

@@ -14,6 +14,8 @@ allreduce = partial(packaged, "allreduce")
     cost="2*α + 2*(p-2)*o + 2*(p-1)*n*β + λ + (p-1)*n*γ",
     reference="folklore",
     left_fold=True,
+    blocks="1",
+    scratch="p-1",
     uniform=uniform.AT_RANK_0,
 )
 def linear(rank: int, size: int) -> Schedule:
@@ -32,7 +34,14 @@ def linear(rank: int, size: int) -> Schedule:
     return Schedule.of([collect, step(Send(out(0), q) for q in range(1, size))], 1, tmp)
 
 
-@allreduce(cost="2*q*(α + n*β) + q*(λ + n*γ)", reference="folklore", ordered=True, uniform=uniform.TREE)
+@allreduce(
+    cost="2*q*(α + n*β) + q*(λ + n*γ)",
+    reference="folklore",
+    ordered=True,
+    blocks="1",
+    scratch="q",
+    uniform=uniform.TREE,
+)
 def binomial(rank: int, size: int) -> Schedule:
     """Combine up a binomial tree to rank 0, then send the result down it.
 
@@ -46,6 +55,8 @@ def binomial(rank: int, size: int) -> Schedule:
 @allreduce(
     cost="2*(p-1)*α + (p-1)*λ + 2*(p-1)/p*n*β + (p-1)/p*n*γ/s + (s-1)*o",
     reference="Patarasuk, Yuan 2009",
+    blocks="p",
+    scratch="p-1",
     uniform=uniform.RING,
 )
 def ring(rank: int, size: int) -> Schedule:
@@ -63,6 +74,8 @@ def ring(rank: int, size: int) -> Schedule:
     cost="(lg+2*r)*α + (lg+r)*λ + (lg+2*r)*n*β + (lg+r)*n*γ",
     reference="Thakur, Rabenseifner, Gropp 2005",
     ordered=True,
+    blocks="1",
+    scratch="q",
     uniform=uniform.FOLD,
 )
 def recursive_doubling(rank: int, size: int) -> Schedule:
@@ -78,6 +91,8 @@ def recursive_doubling(rank: int, size: int) -> Schedule:
     cost="2*lg*α + lg*λ + 2*(p-1)/p*n*β + (p-1)/p*n*γ + r*(2*α + λ + 2*n*β + n*γ)",
     reference="Rabenseifner 2004; Thakur, Rabenseifner, Gropp 2005",
     ordered=True,
+    blocks="2**lg",
+    scratch="(1+r)*2**lg-1",
     uniform=uniform.FOLD,
 )
 def reduce_scatter_allgather(rank: int, size: int) -> Schedule:
@@ -101,6 +116,8 @@ def reduce_scatter_allgather(rank: int, size: int) -> Schedule:
     cost="α + (p-2)*o + (p-1)*n*β + λ + (p-1)*n*γ",
     reference="all-to-all exchange with a local sum",
     left_fold=True,
+    blocks="1",
+    scratch="p-1",
     uniform=uniform.ALL_PAIRS,
 )
 def one_shot(rank: int, size: int) -> Schedule:
@@ -121,6 +138,8 @@ def one_shot(rank: int, size: int) -> Schedule:
     cost="2*(α + (p-2)*o) + 2*(p-1)/p*n*β + λ + (p-1)/p*n*γ",
     reference="direct reduce-scatter and allgather",
     left_fold=True,
+    blocks="p",
+    scratch="p-1",
     uniform=uniform.ALL_PAIRS,
 )
 def two_shot(rank: int, size: int) -> Schedule:

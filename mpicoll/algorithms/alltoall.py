@@ -14,7 +14,13 @@ def _own(rank: int, size: int) -> Step:
     return step(Copy(out(rank * size + rank), inp(rank * size + rank)))
 
 
-@alltoall(cost="α + (p-2)*o + (p-1)/p*n*β", reference="folklore", forwards=False, uniform=uniform.ALL_PAIRS)
+@alltoall(
+    cost="α + (p-2)*o + (p-1)/p*n*β",
+    reference="folklore",
+    forwards=False,
+    scratch="0",
+    uniform=uniform.ALL_PAIRS,
+)
 def linear(rank: int, size: int) -> Schedule:
     """Start all sends and receives at once.
 
@@ -29,6 +35,7 @@ def linear(rank: int, size: int) -> Schedule:
     cost="(p-1)*(α + n/p*β)",
     reference="pairwise shift; Thakur, Rabenseifner, Gropp 2005",
     forwards=False,
+    scratch="0",
     uniform=uniform.RING,
 )
 def ring(rank: int, size: int) -> Schedule:
@@ -71,6 +78,7 @@ def _ids_of(cell: Ref, tmp: Scratch) -> list[int]:
     cost="lg*(α + n/2*β + λ + n/2*γ) + λ",
     reference="hypercube exchange; Johnsson, Ho 1989",
     power_of_two=True,
+    scratch="q*p",
     uniform=uniform.PAIRS,
 )
 def recursive_doubling(rank: int, size: int) -> Schedule:
@@ -94,7 +102,12 @@ def _hypercube_id(rank: int, place: int, done: int, size: int) -> int:
     return source * size + target
 
 
-@alltoall(cost="q*(α + n/2*β + λ + n/2*γ) + 2*λ", reference="Bruck et al. 1997", uniform=uniform.SHIFT)
+@alltoall(
+    cost="q*(α + n/2*β + λ + n/2*γ) + 2*λ",
+    reference="Bruck et al. 1997",
+    scratch="q*p",
+    uniform=uniform.SHIFT,
+)
 def bruck(rank: int, size: int) -> Schedule:
     """Blocks travel the binary digits of their distance: in round k those with bit k go 2^k to the right.
 

@@ -10,7 +10,13 @@ from mpicoll.schedule.patterns import masks, others
 barrier = partial(packaged, "barrier")
 
 
-@barrier(cost="2*α + 2*(p-2)*o", reference="folklore", uniform=uniform.AT_RANK_0)
+@barrier(
+    cost="2*α + 2*(p-2)*o",
+    reference="folklore",
+    blocks="1",
+    scratch="p-1",
+    uniform=uniform.AT_RANK_0,
+)
 def linear(rank: int, size: int) -> Schedule:
     """Everybody reports to rank 0, which then tells everybody.
 
@@ -28,7 +34,13 @@ def linear(rank: int, size: int) -> Schedule:
     return Schedule.of(steps, 1, tmp)
 
 
-@barrier(cost="2*q*α", reference="folklore", uniform=uniform.TREE)
+@barrier(
+    cost="2*q*α",
+    reference="folklore",
+    blocks="1",
+    scratch="q",
+    uniform=uniform.TREE,
+)
 def binomial(rank: int, size: int) -> Schedule:
     """Tokens go up a binomial tree to rank 0 and down again.
 
@@ -39,7 +51,13 @@ def binomial(rank: int, size: int) -> Schedule:
     return Schedule.of(up + phases.binomial_bcast(rank, size, 0, out(0)), 1, tmp)
 
 
-@barrier(cost="2*(p-1)*α", reference="folklore", uniform=uniform.CHAIN)
+@barrier(
+    cost="2*(p-1)*α",
+    reference="folklore",
+    blocks="1",
+    scratch="2",
+    uniform=uniform.CHAIN,
+)
 def ring(rank: int, size: int) -> Schedule:
     """A token passes along all ranks twice: first to collect, then to release.
 
@@ -60,7 +78,13 @@ def ring(rank: int, size: int) -> Schedule:
     return Schedule.of(collect + phases.chain_bcast(rank, size, last, out(0)), 1, tmp)
 
 
-@barrier(cost="(lg + 2*r)*α", reference="Thakur, Rabenseifner, Gropp 2005", uniform=uniform.FOLD)
+@barrier(
+    cost="(lg + 2*r)*α",
+    reference="Thakur, Rabenseifner, Gropp 2005",
+    blocks="1",
+    scratch="q",
+    uniform=uniform.FOLD,
+)
 def recursive_doubling(rank: int, size: int) -> Schedule:
     """Partners 1, 2, 4, ... away exchange tokens; ranks above a power of two fold in and out.
 
@@ -70,7 +94,13 @@ def recursive_doubling(rank: int, size: int) -> Schedule:
     return Schedule.of(phases.doubling_allreduce(rank, size, inp(0), out(0), tmp), 1, tmp)
 
 
-@barrier(cost="q*α", reference="Hensgen, Finkel, Manber 1988", uniform=uniform.SHIFT)
+@barrier(
+    cost="q*α",
+    reference="Hensgen, Finkel, Manber 1988",
+    blocks="1",
+    scratch="q",
+    uniform=uniform.SHIFT,
+)
 def dissemination(rank: int, size: int) -> Schedule:
     """In round k tell the rank 2^k to the right and hear from the one 2^k to the left.
 

@@ -9,7 +9,13 @@ from mpicoll.schedule.ir import Recv, Schedule, Send, out, step
 bcast = partial(packaged, "bcast")
 
 
-@bcast(cost="α + (p-2)*o + (p-1)*n*β", reference="folklore", uniform=uniform.AT_ROOT)
+@bcast(
+    cost="α + (p-2)*o + (p-1)*n*β",
+    reference="folklore",
+    blocks="1",
+    scratch="0",
+    uniform=uniform.AT_ROOT,
+)
 def linear(rank: int, size: int, root: int) -> Schedule:
     """The root sends everything to everybody.
 
@@ -20,7 +26,13 @@ def linear(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of([step(Send(out(0), (root + k) % size) for k in range(1, size))], 1)
 
 
-@bcast(cost="q*(α + n*β)", reference="Thakur, Rabenseifner, Gropp 2005", uniform=uniform.TREE)
+@bcast(
+    cost="q*(α + n*β)",
+    reference="Thakur, Rabenseifner, Gropp 2005",
+    blocks="1",
+    scratch="0",
+    uniform=uniform.TREE,
+)
 def binomial(rank: int, size: int, root: int) -> Schedule:
     """Every rank that has the vector passes it on: 1, 2, 4, ... ranks have it.
 
@@ -29,7 +41,13 @@ def binomial(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of(phases.binomial_bcast(rank, size, root, out(0)), 1)
 
 
-@bcast(cost="(p-2+s)*(α + n/s*β)", reference="chain; pipelined by segments", uniform=uniform.CHAIN)
+@bcast(
+    cost="(p-2+s)*(α + n/s*β)",
+    reference="chain; pipelined by segments",
+    blocks="1",
+    scratch="0",
+    uniform=uniform.CHAIN,
+)
 def ring(rank: int, size: int, root: int) -> Schedule:
     """The vector passes along a chain; cut into segments, all links work at once.
 
@@ -41,6 +59,8 @@ def ring(rank: int, size: int, root: int) -> Schedule:
 @bcast(
     cost="(q+p-1)*α + 2*(p-1)/p*n*β",
     reference="van de Geijn; Thakur, Rabenseifner, Gropp 2005",
+    blocks="p",
+    scratch="0",
     uniform="It is the scatter of a binomial tree and the allgather of a ring, both uniform, on the same blocks.",
 )
 def scatter_allgather(rank: int, size: int, root: int) -> Schedule:
@@ -55,7 +75,13 @@ def scatter_allgather(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of(spread + around, size)
 
 
-@bcast(cost="(2*q+2*s-2)*(α + n/(2*s)*β)", reference="Sanders, Speck, Träff 2009", uniform=uniform.TWO_TREES)
+@bcast(
+    cost="(2*q+2*s-2)*(α + n/(2*s)*β)",
+    reference="Sanders, Speck, Träff 2009",
+    blocks="2",
+    scratch="0",
+    uniform=uniform.TWO_TREES,
+)
 def double_binary_tree(rank: int, size: int, root: int) -> Schedule:
     """Half of the vector goes down each of two binary trees; who is inner in one is a leaf in the other.
 

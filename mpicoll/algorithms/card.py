@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
+from mpicoll.algorithms import space
 from mpicoll.schedule.collectives import COLLECTIVES, Collective
 from mpicoll.schedule.ir import Schedule
 from mpicoll.schedule.patterns import power_of_two as is_power_of_two
@@ -37,6 +38,12 @@ class Algorithm:
         ordered: operands are combined in rank order for every root.
         left_fold: they are combined one after the other, so that the bits depend on nothing but their order.
         uniform: why the schedules of all sizes are right if those proven are; "" if nothing says so.
+        blocks: number of blocks of the vector, as an expression (see `mpicoll.algorithms.expression`);
+            "" where the collective fixes it, or to ask rank 0's schedule.
+        scratch: most blocks of scratch of a rank, at least, as an expression; messages whose cells do not
+            follow each other are packed and count; "" to count in the schedules of all ranks.
+        packed: the same where blocks are cut into segments, so that messages of several blocks are
+            packed; "" for as many.
         verified: it is proven before it serves.
     """
 
@@ -52,6 +59,9 @@ class Algorithm:
     ordered: bool = False
     left_fold: bool = False
     uniform: str = ""
+    blocks: str = ""
+    scratch: str = ""
+    packed: str = ""
     verified: bool = True
 
     @property
@@ -72,9 +82,29 @@ class Algorithm:
         """Return all ranks' schedules."""
         return [self.schedule(rank, size, root) for rank in range(size)]
 
-    def vector_blocks(self, schedule: Schedule, size: int) -> int:
-        """Return how many of a schedule's blocks make up a message size (see dispatch.plan)."""
-        return size if self.collective == "alltoall" else schedule.blocks
+    def vector_blocks(self, size: int) -> int:
+        """Return how many blocks make up a message size (see dispatch.plan)."""
+        return size if self.collective == "alltoall" else _blocks(self, size)
+
+    def scratch_blocks(self, size: int, segmented: bool) -> int:
+        """Return the most blocks of scratch of a rank; `segmented` says that blocks are cut into segments."""
+        if not self.scratch:
+            needed = _counted(self, size)
+            return needed.packed if segmented else needed.scratch
+        return space.declared(*self.scratch_declaration(segmented), size)
+
+    def declared_space(self, quote: str = "") -> str:
+        """Return the numbers of blocks that it declares, in words, each between two quotes."""
+        fixed = "" if self.row.free else "p*p" if self.collective == "alltoall" else "p"
+        blocks, scratch, packed = (
+            f"{quote}{text}{quote}" if text else "not declared"
+            for text in (self.blocks or fixed, self.scratch, self.packed)
+        )
+        return f"{blocks}; scratch: at most {scratch}" + (f", in segments {packed}" if self.packed else "")
+
+    def scratch_declaration(self, segmented: bool) -> tuple[str, str]:
+        """Return the name and the expression of what the card declares of its scratch."""
+        return ("packed", self.packed) if segmented and self.packed else ("scratch", self.scratch)
 
     @property
     def provable(self) -> bool:
@@ -124,3 +154,18 @@ class Algorithm:
         if self.forwards and not counts_known:
             return "passes on other ranks' blocks, whose counts not all ranks know in this call"
         return None
+
+
+@lru_cache(maxsize=4096)
+def _blocks(card: Algorithm, size: int) -> int:
+    """Return the number of blocks of the vector: as the collective fixes, as declared, or as rank 0 cuts it."""
+    if not card.row.free:
+        return card.row.blocks(size)
+    return space.declared("blocks", card.blocks, size) if card.blocks else card.schedule(0, size).blocks
+
+
+@lru_cache(maxsize=1024)
+def _counted(card: Algorithm, size: int) -> space.Space:
+    """Return the space that an algorithm without declaration needs, from the schedules of all ranks."""
+    roots = (0, 1) if card.row.rooted and size > 1 else (0,)
+    return space.counted(card.row, [s for root in roots for s in card.schedules(size, root)])

@@ -9,7 +9,13 @@ from mpicoll.schedule.ir import Copy, Recv, Schedule, Scratch, Send, inp, out, s
 gather = partial(packaged, "gather")
 
 
-@gather(cost="α + (p-2)*o + (p-1)/p*n*β", reference="folklore", forwards=False, uniform=uniform.AT_ROOT)
+@gather(
+    cost="α + (p-2)*o + (p-1)/p*n*β",
+    reference="folklore",
+    forwards=False,
+    scratch="0",
+    uniform=uniform.AT_ROOT,
+)
 def linear(rank: int, size: int, root: int) -> Schedule:
     """Everybody sends its block to the root.
 
@@ -22,7 +28,13 @@ def linear(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of([step(receives, Copy(out(rank), inp(rank)))], size)
 
 
-@gather(cost="q*α + (p-1)/p*n*β", reference="Thakur, Rabenseifner, Gropp 2005", uniform=uniform.TREE)
+@gather(
+    cost="q*α + (p-1)/p*n*β",
+    reference="Thakur, Rabenseifner, Gropp 2005",
+    scratch="p/2",
+    packed="p-2",
+    uniform=uniform.TREE,
+)
 def binomial(rank: int, size: int, root: int) -> Schedule:
     """Blocks go up a binomial tree, each rank sending those of its subtree as one message.
 
@@ -38,7 +50,12 @@ def binomial(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of(own + phases.gather_ranges(rank, size, root, held), size, tmp)
 
 
-@gather(cost="(p-2+s)*α + (p-1)*o + (p-1)/p*n*β", reference="chain; pipelined by blocks", uniform=uniform.CHAIN)
+@gather(
+    cost="(p-2+s)*α + (p-1)*o + (p-1)/p*n*β",
+    reference="chain; pipelined by blocks",
+    scratch="p-2",
+    uniform=uniform.CHAIN,
+)
 def ring(rank: int, size: int, root: int) -> Schedule:
     """Blocks pass along a chain to the root, a rank's own first, then those behind it.
 

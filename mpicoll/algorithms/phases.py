@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from mpicoll.schedule.ir import Copy, Recv, Reduce, Ref, Scratch, Send, Step, inp, out, step
 from mpicoll.schedule.patterns import Fold, binomial, double_tree, fold, halves, others
+from mpicoll.schedule.reverse import reverse_steps
 
 
 def relative(rank: int, size: int, root: int) -> int:
@@ -157,7 +158,7 @@ def doubling_allreduce(rank: int, size: int, source: Ref, target: Ref, tmp: Scra
     steps, held = fold_in(folded, source, target, tmp)
     if folded.index is not None:
         for k in range(folded.bits):
-            partner = folded.members[folded.index ^ 1 << k]
+            partner = folded.member(folded.index ^ 1 << k)
             received = tmp.take(source.cells)
             pair = (held, received) if rank < partner else (received, held)
             steps.append(step(Send(held, partner), Recv(received, partner), Reduce(target, pair)))
@@ -178,7 +179,7 @@ def halving_reduce_scatter(
     steps = []
     for k in range(folded.bits):
         other = folded.index ^ 1 << k
-        partner = name(folded.members[other])
+        partner = name(folded.member(other))
         keeps, gives = halves(folded.index, folded.bits)[k + 1], halves(other, folded.bits)[k + 1]
         received = tmp.take(keeps)
         kept = _part(held, keeps)
@@ -196,7 +197,7 @@ def doubling_allgather(folded: Fold, cells: Ref) -> list[Step]:
     for k in reversed(range(folded.bits)):
         other = folded.index ^ 1 << k
         mine, theirs = halves(folded.index, folded.bits)[k + 1], halves(other, folded.bits)[k + 1]
-        partner = folded.members[other]
+        partner = folded.member(other)
         steps.append(step(Send(_part(cells, mine), partner), Recv(_part(cells, theirs), partner)))
     return steps
 
@@ -207,7 +208,7 @@ def halves_gather(folded: Fold, cells: Ref, name: Callable[[int], int]) -> list[
     steps: list[Step] = []
     for k in reversed(range(folded.bits)):
         other = folded.index ^ 1 << k
-        partner = name(folded.members[other])
+        partner = name(folded.member(other))
         if folded.index >> k & 1:
             return [*steps, step(Send(_part(cells, halves(folded.index, folded.bits)[k + 1]), partner))]
         steps.append(step(Recv(_part(cells, halves(other, folded.bits)[k + 1]), partner)))
@@ -231,13 +232,7 @@ def gather_ranges(rank: int, size: int, root: int, held: Ref) -> list[Step]:
 
 def scatter_ranges(rank: int, size: int, root: int, held: Ref) -> list[Step]:
     """Spread blocks down a binomial tree; `held` has cells for the rank's subtree, its own first."""
-    rel = relative(rank, size, root)
-    node = binomial(rel, size)
-    sends = [
-        Send(held[c - rel : c - rel + binomial(c, size).span], absolute(c, size, root)) for c in reversed(node.children)
-    ]
-    first = step(Recv(held, absolute(node.parent, size, root))) if node.parent is not None else step()
-    return [first, step(sends)]
+    return reverse_steps(gather_ranges(rank, size, root, held))
 
 
 def _part(cells: Ref, blocks: range) -> Ref:

@@ -10,7 +10,14 @@ from mpicoll.schedule.patterns import fold
 reduce = partial(packaged, "reduce")
 
 
-@reduce(cost="α + (p-2)*o + (p-1)*n*β + λ + (p-1)*n*γ", reference="folklore", left_fold=True, uniform=uniform.AT_ROOT)
+@reduce(
+    cost="α + (p-2)*o + (p-1)*n*β + λ + (p-1)*n*γ",
+    reference="folklore",
+    left_fold=True,
+    blocks="1",
+    scratch="p-1",
+    uniform=uniform.AT_ROOT,
+)
 def linear(rank: int, size: int, root: int) -> Schedule:
     """Everybody sends to the root, which combines all in rank order with one fused reduction.
 
@@ -26,7 +33,13 @@ def linear(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of([step(receives, Reduce(out(0), tuple(operands.values())))], 1, tmp)
 
 
-@reduce(cost="q*(α + n*β + λ + n*γ)", reference="Thakur, Rabenseifner, Gropp 2005", uniform=uniform.TREE)
+@reduce(
+    cost="q*(α + n*β + λ + n*γ)",
+    reference="Thakur, Rabenseifner, Gropp 2005",
+    blocks="1",
+    scratch="q",
+    uniform=uniform.TREE,
+)
 def binomial(rank: int, size: int, root: int) -> Schedule:
     """Vectors are combined up a binomial tree, one fused reduction a rank.
 
@@ -37,7 +50,13 @@ def binomial(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of(phases.binomial_reduce(rank, size, root, inp(0), target, tmp), 1, tmp)
 
 
-@reduce(cost="(p-2+s)*(α + λ + n/s*(β+γ))", reference="chain; pipelined by segments", uniform=uniform.CHAIN)
+@reduce(
+    cost="(p-2+s)*(α + λ + n/s*(β+γ))",
+    reference="chain; pipelined by segments",
+    blocks="1",
+    scratch="1",
+    uniform=uniform.CHAIN,
+)
 def ring(rank: int, size: int, root: int) -> Schedule:
     """Partial sums pass along a chain to the root; cut into segments, all links work at once.
 
@@ -48,7 +67,13 @@ def ring(rank: int, size: int, root: int) -> Schedule:
     return Schedule.of(phases.chain_reduce(rank, size, root, inp(0), target, tmp), 1, tmp)
 
 
-@reduce(cost="(2*q+2*s-2)*(α + λ + n/(2*s)*(β+γ))", reference="Sanders, Speck, Träff 2009", uniform=uniform.TWO_TREES)
+@reduce(
+    cost="(2*q+2*s-2)*(α + λ + n/(2*s)*(β+γ))",
+    reference="Sanders, Speck, Träff 2009",
+    blocks="2",
+    scratch="3",
+    uniform=uniform.TWO_TREES,
+)
 def double_binary_tree(rank: int, size: int, root: int) -> Schedule:
     """Half of the vector is combined up each of two binary trees; who is inner in one is a leaf in the other.
 
@@ -78,6 +103,8 @@ def _combined_at_root(half: int, tops: list[int], tmp: Scratch) -> Step:
 @reduce(
     cost="2*lg*α + 2*(p-1)/p*n*β + lg*λ + (p-1)/p*n*γ + r*(α + λ + n*(β+γ))",
     reference="Rabenseifner 2004; Thakur, Rabenseifner, Gropp 2005",
+    blocks="2**lg",
+    scratch="(2+r)*2**lg-1",
     uniform=uniform.FOLD,
 )
 def reduce_scatter_gather(rank: int, size: int, root: int) -> Schedule:

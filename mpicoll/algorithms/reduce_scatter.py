@@ -14,6 +14,7 @@ reduce_scatter = partial(packaged, "reduce_scatter")
     cost="2*α + 2*(p-2)*o + (p-1)*n*(β+γ) + λ + (p-1)/p*n*β",
     reference="folklore",
     left_fold=True,
+    scratch="p*p",
     uniform=uniform.AT_RANK_0,
 )
 def linear(rank: int, size: int) -> Schedule:
@@ -32,7 +33,13 @@ def linear(rank: int, size: int) -> Schedule:
     return Schedule.of([collect, spread], size, tmp)
 
 
-@reduce_scatter(cost="2*q*α + q*(n*(β+γ) + λ) + (p-1)/p*n*β", reference="folklore", ordered=True, uniform=uniform.TREE)
+@reduce_scatter(
+    cost="2*q*α + q*(n*(β+γ) + λ) + (p-1)/p*n*β",
+    reference="folklore",
+    ordered=True,
+    scratch="(q+1)*p",
+    uniform=uniform.TREE,
+)
 def binomial(rank: int, size: int) -> Schedule:
     """Combine up a binomial tree to rank 0, then scatter down it.
 
@@ -50,7 +57,10 @@ def binomial(rank: int, size: int) -> Schedule:
 
 
 @reduce_scatter(
-    cost="(p-1)*(α + λ) + (p-1)/p*n*β + (p-1)/p*n*γ/s + (s-1)*o", reference="Patarasuk, Yuan 2009", uniform=uniform.RING
+    cost="(p-1)*(α + λ) + (p-1)/p*n*β + (p-1)/p*n*γ/s + (s-1)*o",
+    reference="Patarasuk, Yuan 2009",
+    scratch="p-1",
+    uniform=uniform.RING,
 )
 def ring(rank: int, size: int) -> Schedule:
     """Partial sums pass around a ring, each ending at the rank that it is for.
@@ -64,6 +74,8 @@ def ring(rank: int, size: int) -> Schedule:
 @reduce_scatter(
     cost="lg*(α + λ) + (p-1)/p*n*(β+γ) + r*(2*α + λ + 3/2*n*(β+γ))",
     reference="Thakur, Rabenseifner, Gropp 2005",
+    scratch="p-1+r*(p-1+2*2**lg)",
+    packed="3/2*p-1+r*(p/2+2*2**lg)",
     uniform=uniform.FOLD,
 )
 def recursive_halving(rank: int, size: int) -> Schedule:
@@ -80,13 +92,13 @@ def recursive_halving(rank: int, size: int) -> Schedule:
     if folded.index is None:
         assert folded.partner is not None
         return Schedule.of([*steps, step(Recv(out(rank), folded.partner))], size, tmp)
-    groups = [folded.group(i) for i in range(len(folded.members))]
+    groups = [folded.group(i) for i in range(1 << folded.bits)]
     low, high = 0, len(groups)
     first = 0  # block id of the first cell of held
     while high - low > 1:
         middle = (low + high) // 2
         upper = folded.index >= middle
-        partner = folded.members[folded.index + (middle - high if upper else high - middle)]
+        partner = folded.member(folded.index + (middle - high if upper else high - middle))
         halves = [[b for g in groups[slice(*ends)] for b in g] for ends in ((low, middle), (middle, high))]
         keeps, gives = (halves[1], halves[0]) if upper else (halves[0], halves[1])
         received, kept = tmp.take(keeps), held[keeps[0] - first : keeps[-1] + 1 - first]
@@ -103,7 +115,10 @@ def recursive_halving(rank: int, size: int) -> Schedule:
 
 
 @reduce_scatter(
-    cost="(p-1)*(α + λ) + (p-1)/p*n*(β+γ)", reference="Thakur, Rabenseifner, Gropp 2005", uniform=uniform.RING
+    cost="(p-1)*(α + λ) + (p-1)/p*n*(β+γ)",
+    reference="Thakur, Rabenseifner, Gropp 2005",
+    scratch="2",
+    uniform=uniform.RING,
 )
 def pairwise(rank: int, size: int) -> Schedule:
     """In round k send a block to the rank k to the right and receive one from k to the left.
@@ -126,6 +141,7 @@ def pairwise(rank: int, size: int) -> Schedule:
     cost="α + (p-2)*o + (p-1)/p*n*β + λ + (p-1)/p*n*γ",
     reference="direct exchange",
     left_fold=True,
+    scratch="p-1",
     uniform=uniform.ALL_PAIRS,
 )
 def all_pairs(rank: int, size: int) -> Schedule:

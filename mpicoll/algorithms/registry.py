@@ -38,6 +38,9 @@ def algorithm(
     ordered: bool = False,
     left_fold: bool = False,
     uniform: str = "",
+    blocks: str = "",
+    scratch: str = "",
+    packed: str = "",
     verified: bool = True,
 ) -> Callable[[Function], Function]:
     """Register a function (rank, size[, root]) -> Schedule as an algorithm.
@@ -59,12 +62,20 @@ def algorithm(
         left_fold: claims to combine them one after the other from rank 0 on; proven.
         uniform: a sentence that says why the schedules of all sizes are right if those of 1 to 17
             ranks are; such an algorithm is not verified when it is used.
+        blocks: number of blocks that the vector is cut into, as an expression in p, q, lg and r (see
+            `mpicoll.algorithms.expression`); proven.  Without one, rank 0's schedule is made to know.
+        scratch: blocks of scratch that a rank needs at most, as an expression, such as "p-1" or "q", with the
+            cells of messages that do not follow each other; proven, also to be no more than twice what is
+            needed.  Without one, the schedules of all ranks are made to know: for long vectors on many ranks
+            that takes seconds.
+        packed: the same where the blocks of a gather, scatter, allgather, reduce_scatter or alltoall are cut into
+            segments: a message of several blocks is packed then; as many as `scratch` if not given.
         verified: if false, nothing is proven, now or later; its card says "not verified".
 
     Raises:
-        ScheduleError: it is wrong, or does not do what it claims.
-        ValueError: the name is taken or not of the form [a-z][a-z0-9_]*; the cost has no value for
-            some call; `min_size` or `uniform` make no sense.
+        ScheduleError: it is wrong, does not do what it claims, or needs other blocks or more scratch than it declares.
+        ValueError: the name is taken or not of the form [a-z][a-z0-9_]*; the cost, `blocks`, `scratch` or
+            `packed` has no value for some call; `min_size` or `uniform` make no sense.
     """
 
     def register(function: Function) -> Function:
@@ -81,6 +92,9 @@ def algorithm(
             ordered=ordered or left_fold,
             left_fold=left_fold,
             uniform=uniform,
+            blocks=blocks,
+            scratch=scratch,
+            packed=packed,
             verified=verified,
         )
         _check_name(card)
@@ -91,12 +105,15 @@ def algorithm(
     return register
 
 
-def packaged(collective_name: str, *, uniform: str, name: str = "", **declared: Any) -> Callable[[Function], Function]:
+def packaged(
+    collective_name: str, *, uniform: str, scratch: str, name: str = "", **declared: Any
+) -> Callable[[Function], Function]:
     """Register one of the project's own algorithms, which CI proves: importing it costs nothing."""
 
     def register(function: Function) -> Function:
         declared["ordered"] = declared.get("ordered", False) or declared.get("left_fold", False)
-        _add(Algorithm(name or function.__name__, collective_name, function, uniform=uniform, **declared))
+        named = name or function.__name__
+        _add(Algorithm(named, collective_name, function, uniform=uniform, scratch=scratch, **declared))
         return function
 
     return register
@@ -142,14 +159,14 @@ def verify_algorithm(card: Algorithm, sizes: Iterable[int], roots: Callable[[int
 
 def _prove(card: Algorithm, cases: Iterable[Case]) -> int:
     """Check the declarations of a card, then prove the cases; return their number."""
-    from mpicoll.analysis.proof import check_card, prove  # the registry itself needs no verifier
+    from mpicoll.analysis.proof import check_card, check_waste, prove  # the registry itself needs no verifier
 
     check_card(card)
-    count = 0
-    for size, root, planned in cases:
-        prove(card, size, root, planned=planned)
-        count += 1
-    return count
+    found = [(size, prove(card, size, root, planned=planned)) for size, root, planned in cases]
+    largest = max((size for size, _ in found), default=0)
+    if found:
+        check_waste(card, largest, [space for size, space in found if size == largest])
+    return len(found)
 
 
 def get(collective_name: str, name: str) -> Algorithm:

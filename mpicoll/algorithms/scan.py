@@ -12,7 +12,12 @@ exscan = partial(packaged, "exscan", ordered=True)
 
 
 @scan(
-    cost="(p-2+s)*(α + λ + n/s*(β+γ))", reference="chain; pipelined by segments", left_fold=True, uniform=uniform.CHAIN
+    cost="(p-2+s)*(α + λ + n/s*(β+γ))",
+    reference="chain; pipelined by segments",
+    left_fold=True,
+    blocks="1",
+    scratch="1",
+    uniform=uniform.CHAIN,
 )
 def linear(rank: int, size: int) -> Schedule:
     """Pass the running total from rank to rank.
@@ -29,7 +34,13 @@ def linear(rank: int, size: int) -> Schedule:
     return Schedule.of(steps, 1, tmp)
 
 
-@scan(cost="2*q*(α + n*β + λ + n*γ)", reference="Blelloch 1990; Sanders, Träff 2006", uniform=uniform.TREE)
+@scan(
+    cost="2*q*(α + n*β + λ + n*γ)",
+    reference="Blelloch 1990; Sanders, Träff 2006",
+    blocks="1",
+    scratch="lg",
+    uniform=uniform.TREE,
+)
 def binomial(rank: int, size: int) -> Schedule:
     """Totals go up a binomial tree, prefixes come down it.
 
@@ -41,6 +52,8 @@ def binomial(rank: int, size: int) -> Schedule:
 @scan(
     cost="q*(α + n*β + λ + n*γ)",
     reference="Hillis, Steele 1986",
+    blocks="1",
+    scratch="q",
     uniform="Round k is one rule in rank and k; ranks without a partner at that distance leave it out.",
 )
 def recursive_doubling(rank: int, size: int) -> Schedule:
@@ -99,18 +112,24 @@ exscan(
     cost="(p-2+s)*(α + λ + n/s*(β+γ))",
     reference="chain; pipelined by segments",
     left_fold=True,
+    blocks="1",
+    scratch="2",
     uniform=uniform.CHAIN,
 )(_exclusive_linear)
 exscan(
     name="binomial",
     cost="2*q*(α + n*β + λ + n*γ)",
     reference="Blelloch 1990; Sanders, Träff 2006",
+    blocks="1",
+    scratch="lg+1",
     uniform=uniform.TREE,
 )(_exclusive_binomial)
 exscan(
     name="recursive_doubling",
     cost="α + n*β + q*(α + n*β + λ + n*γ)",
     reference="Hillis, Steele 1986",
+    blocks="1",
+    scratch="q+1",
     uniform="Round k is one rule in rank and k; ranks without a partner at that distance leave it out.",
 )(_exclusive_doubling)
 

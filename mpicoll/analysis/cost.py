@@ -9,27 +9,24 @@ A cost is an expression in these names:
     β  time of a byte on a link                   γ  time of reducing a byte of one operand
     λ  time of launching one reduction or copy
 
-It has numbers, these names, parentheses, and the operators + - * / // % **, and nothing else.
+The language is that of `mpicoll.algorithms.expression`.
 """
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-from types import CodeType
 from typing import Any
 
-NAMES = frozenset({"p", "n", "q", "lg", "r", "s", "α", "o", "β", "γ", "λ"})
+from mpicoll.algorithms.expression import NAMES as RANKS
+from mpicoll.algorithms.expression import compiled, evaluate, of_ranks
+
+NAMES = RANKS | {"n", "s", "α", "o", "β", "γ", "λ"}
 
 #: message sizes in bytes, and numbers of segments, for which a cost must have a value
 SIZES = (0, 8, 1 << 10, 1 << 20, 1 << 30)
 SEGMENTS = (1, 4, 32)
-
-_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.UAdd, ast.USub)
-_ARITHMETIC = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Name, ast.Load, *_OPERATORS)
 
 
 @dataclass(frozen=True)
@@ -66,13 +63,9 @@ class CostModel:
 
     def value(self, cost: str, p: int, n: int, s: int) -> Any:
         """Return the value of a cost expression, whatever it is; raises ArithmeticError where there is none."""
-        lg = p.bit_length() - 1
         values = {
-            "p": float(p),
+            **of_ranks(p),
             "n": float(n),
-            "q": float((p - 1).bit_length()),
-            "lg": float(lg),
-            "r": 0.0 if p == 1 << lg else 1.0,
             "s": float(s),
             "α": self.alpha,
             "o": self.extra,
@@ -80,13 +73,13 @@ class CostModel:
             "γ": self.gamma,
             "λ": self.launch,
         }
-        return eval(_compiled(cost), {"__builtins__": {}}, values)
+        return evaluate(compiled("cost", cost, NAMES), values)
 
 
 def check(cost: str, ranks: Iterable[int]) -> None:
     """Raise ValueError unless a cost is a finite time, not below 0, on any of these numbers of ranks."""
     cases = [(p, n, s, model) for p in ranks for n in SIZES for s in SEGMENTS for model in MODELS.values()]
-    _compiled(cost)
+    compiled("cost", cost, NAMES)
     for p, n, s, model in cases:
         try:
             value = model.value(cost, p, n, s)
@@ -96,37 +89,9 @@ def check(cost: str, ranks: Iterable[int]) -> None:
             raise ValueError(f"cost {cost!r} with p={p}, n={n}, s={s} is {value!r}, no time")
 
 
-class _Floats(ast.NodeTransformer):
-    """Makes every number a float: a power of whole numbers could take for ever."""
-
-    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
-        assert isinstance(node.value, int | float)
-        return ast.copy_location(ast.Constant(float(node.value)), node)
-
-
-@cache
-def _compiled(cost: str) -> CodeType:
-    try:
-        tree = ast.parse(cost.strip(), "<cost>", "eval")
-        _check_arithmetic(tree)
-        return compile(_Floats().visit(tree), "<cost>", "eval")
-    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
-        raise ValueError(f"cost {cost!r:.200}: {error}") from None
-
-
-def _check_arithmetic(tree: ast.Expression) -> None:
-    for node in ast.walk(tree):
-        number = isinstance(node, ast.Constant) and type(node.value) in (int, float)
-        if not number and not isinstance(node, _ARITHMETIC):
-            text = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
-            raise ValueError(f"{text!r} is not arithmetic on numbers and names")
-        if isinstance(node, ast.Name) and node.id not in NAMES:
-            raise ValueError(f"uses the unknown name {node.id}; known: {', '.join(sorted(NAMES))}")
-
-
 def pipelined(cost: str) -> bool:
     """Tell whether a cost depends on the number of segments."""
-    return "s" in _compiled(cost).co_names
+    return "s" in compiled("cost", cost, NAMES).co_names
 
 
 #: by how arrays travel; replaced by measured models where a tuner has written them

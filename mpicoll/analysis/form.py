@@ -71,7 +71,7 @@ def _whole(number: Any) -> bool:
 
 
 def _is_ref(ref: Any) -> bool:
-    return isinstance(ref, Ref) and isinstance(ref.cells, tuple) and all(map(_whole, ref.cells))
+    return isinstance(ref, Ref) and isinstance(ref.cells, tuple | range) and all(map(_whole, ref.cells))
 
 
 def check_counts(row: Collective, schedules: Sequence[Schedule], root: int) -> None:

@@ -12,10 +12,12 @@ What is affordable is counted in cells, not in seconds: all ranks must come to t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
-from mpicoll.algorithms import registry
+from mpicoll.algorithms import registry, space
 from mpicoll.algorithms.card import LOCAL_COUNTS, MOST_PROVEN, REMEDY, Algorithm
+from mpicoll.algorithms.space import Space
 from mpicoll.analysis import cost
 from mpicoll.analysis.form import check_counts, check_kinds
 from mpicoll.analysis.verify import PIPELINES, Proof, verify
@@ -24,6 +26,8 @@ from mpicoll.schedule.ir import Reduce, Schedule, Send
 
 #: cells that the operations of all ranks name together: what is proven in about a second on one core of 2026
 MOST_CELLS = 30_000
+#: blocks of scratch by which a declaration may exceed twice what is needed: what a simple expression gives few ranks
+SPARE = 3
 
 
 def check_card(card: Algorithm) -> None:
@@ -33,16 +37,29 @@ def check_card(card: Algorithm) -> None:
         raise ValueError(f"{name}: min_size {card.min_size!r} is not a number from 1 to {MOST_PROVEN}")
     if not isinstance(card.uniform, str):
         raise ValueError(f"{name}: uniform {card.uniform!r} is not a sentence that says why all sizes are right")
-    if card.cost:
-        sizes = [size for size in range(2, MOST_PROVEN + 1) if not card.refuses(size)]
-        try:
+    sizes = [size for size in range(2, MOST_PROVEN + 1) if not card.refuses(size)]
+    try:
+        if card.cost:
             cost.check(card.cost, sizes)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
+        for what, text in (("blocks", card.blocks), ("scratch", card.scratch), ("packed", card.packed)):
+            _check_expression(what, text, sizes)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if card.packed and not card.scratch:
+        raise ValueError(f"{name}: packed={card.packed!r} without scratch=...")
 
 
-def prove(card: Algorithm, size: int, root: int = 0, *, planned: bool = True) -> None:
-    """Prove an algorithm for one size and root, and what its card claims.
+def _check_expression(what: str, text: str, sizes: list[int]) -> None:
+    if not isinstance(text, str):
+        raise ValueError(f"{what} {text!r} is no expression such as 'p-1'")
+    for size in sizes if text else ():
+        value = space.exact(what, text, size)
+        if what == "blocks" and (value < 1 or value % 1):
+            raise ValueError(f"blocks {text!r} with p={size} is {value:g}, no whole number from 1 on")
+
+
+def prove(card: Algorithm, size: int, root: int = 0, *, planned: bool = True) -> Space:
+    """Prove an algorithm for one size and root, and what its card claims and declares.
 
     Args:
         card: the algorithm.
@@ -50,13 +67,37 @@ def prove(card: Algorithm, size: int, root: int = 0, *, planned: bool = True) ->
         root: the root, where there is one.
         planned: the planner's orders, too.
 
+    Returns:
+        The space that the schedules need.
+
     Raises:
         ScheduleError: naming collective, algorithm, size and root.
     """
-    _prove(card, _schedules(card, size, root), root, PIPELINES if planned else ())
+    return _prove(card, _schedules(card, size, root), root, PIPELINES if planned else ())
 
 
-def _prove(card: Algorithm, schedules: list[Schedule], root: int, pipelines: tuple[tuple[int, int], ...]) -> None:
+def check_waste(card: Algorithm, size: int, spaces: Sequence[Space]) -> None:
+    """Raise ScheduleError if a card declares far more scratch than any rank needs, whatever the root.
+
+    Args:
+        card: the algorithm, whose declarations bound what is needed.
+        size: number of ranks; many, for a constant may be more than a few ranks need.
+        spaces: what is needed, for each root that was proven.
+    """
+    most = (False, max(one.scratch for one in spaces)), (True, max(one.packed for one in spaces))
+    for segmented, blocks in most if card.scratch else ():
+        if card.scratch_blocks(size, segmented) > 2 * blocks + SPARE:
+            why = f"far more than the {blocks} that are needed"
+            raise ScheduleError(f"{card.collective}.{card.name}, size {size}: {_promise(card, size, segmented)}, {why}")
+
+
+def _promise(card: Algorithm, size: int, segmented: bool) -> str:
+    """Return what a card declares of scratch, in words."""
+    what, text = card.scratch_declaration(segmented)
+    return f"declares {what}={text!r}, {card.scratch_blocks(size, segmented)} blocks"
+
+
+def _prove(card: Algorithm, schedules: list[Schedule], root: int, pipelines: tuple[tuple[int, int], ...]) -> Space:
     where = _where(card, len(schedules), root)
     try:
         proof = verify(card.collective, schedules, root=root, pipelines=pipelines)
@@ -64,9 +105,11 @@ def _prove(card: Algorithm, schedules: list[Schedule], root: int, pipelines: tup
             check_counts(card.row, schedules, root)
     except ScheduleError as error:
         raise ScheduleError(f"{where}, {error}") from None
-    false = _false_claim(card, proof)
+    needed = space.counted(card.row, schedules)
+    false = _false_claim(card, proof) or _false_space(card, needed, len(schedules))
     if false:
         raise ScheduleError(f"{where}: {false}")
+    return needed
 
 
 def _schedules(card: Algorithm, size: int, root: int) -> list[Schedule]:
@@ -95,6 +138,16 @@ def _false_claim(card: Algorithm, proof: Proof) -> str:
         return "claims to combine from left to right, but does not"
     if card.collective == "allreduce" and not proof.same_bits:
         return "ranks get the result by different expressions, so by different bits"
+    return ""
+
+
+def _false_space(card: Algorithm, needed: Space, size: int) -> str:
+    """Return what a card declares of blocks and scratch that is not so, or ""."""
+    if card.blocks and space.declared("blocks", card.blocks, size) != needed.blocks:
+        return f"declares blocks={card.blocks!r}, but the vector is cut into {needed.blocks}"
+    for segmented, blocks in ((False, needed.scratch), (True, needed.packed)):
+        if card.scratch and card.scratch_blocks(size, segmented) < blocks:
+            return f"{_promise(card, size, segmented)}, but a rank needs {blocks}"
     return ""
 
 

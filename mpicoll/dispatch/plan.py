@@ -19,8 +19,7 @@ from mpicoll.dispatch.rules import MOST_SEGMENTS
 from mpicoll.dispatch.select import Candidate, Facts, candidates, describe_size, select
 from mpicoll.errors import UnsupportedError
 from mpicoll.schedule.collectives import collective
-from mpicoll.schedule.ir import Ref, Schedule
-from mpicoll.schedule.pack import consecutive, pack
+from mpicoll.schedule.ir import Schedule
 from mpicoll.settings import settings
 
 #: segments in flight: enough that one moves while another is reduced and a third waits its turn
@@ -105,21 +104,28 @@ def make_plan(key: Key) -> Plan:
 def _planned(key: Key, revision: int) -> Plan:
     choice, reason = select(key.asked, key.call, key.communicator, key.setting, key.tuning)
     card = registry.get(key.facts.collective, choice.algorithm)
-    schedule = card.schedule(key.rank, key.facts.size, key.root)
     mapped = choice.path == "mapped"  # which cuts by itself, and needs no scratch
     segments, lanes = (1, 1) if mapped else bounded(card, key.facts, choice.segments, key.scratch_limit)
+    schedule = schedule_of(card, key.rank, key.facts.size, key.root)
     return Plan(key, choice.algorithm, segments, lanes, choice.path, reason, schedule)
+
+
+@lru_cache(maxsize=256)
+def schedule_of(card: Algorithm, rank: int, size: int, root: int) -> Schedule:
+    """Return a rank's schedule, which calls of all message sizes share."""
+    return card.schedule(rank, size, root)
 
 
 def bounded(card: Algorithm, facts: Facts, segments: int, limit: int) -> tuple[int, int]:
     """Return (segments, lanes) such that no message and no rank's scratch is too large.
 
-    Equal on all ranks: computed from the largest scratch of any rank, at root 0.
+    Equal on all ranks: computed from the most scratch that any rank needs, which the card declares.
     """
     nbytes = facts.nbytes or 0
     segments = max(segments, -(-nbytes // LARGEST_MESSAGE))
     if nbytes > limit // facts.size:
-        needed = nbytes * scratch_share(card, facts.size, segments > 1 or nbytes > limit)
+        segmented = segments > 1 or nbytes > limit
+        needed = nbytes * card.scratch_blocks(facts.size, segmented) / card.vector_blocks(facts.size)
         segments = max(segments, math.ceil(needed / limit))
         if segments > MOST_SEGMENTS:
             raise UnsupportedError(
@@ -129,21 +135,6 @@ def bounded(card: Algorithm, facts: Facts, segments: int, limit: int) -> tuple[i
         if needed:
             return segments, max(1, min(segments, LANES, int(limit * segments / needed)))
     return segments, min(segments, LANES)
-
-
-@lru_cache(maxsize=1024)
-def scratch_share(card: Algorithm, size: int, segmented: bool) -> float:
-    """Return the most scratch that any rank uses, as a share of the full vector.
-
-    What is packed counts: with segments, every message of several blocks that are not cut freely.
-    """
-
-    def contiguous(ref: Ref) -> bool:
-        return len(ref) == 1 or (consecutive(ref) and (card.row.free or not segmented or ref.buffer == "scratch"))
-
-    roots = (0, 1) if card.row.rooted and size > 1 else (0,)
-    schedules = [pack(s, contiguous) for root in roots for s in card.schedules(size, root)]
-    return max(len(s.scratch) / card.vector_blocks(s, size) for s in schedules)
 
 
 def plan(

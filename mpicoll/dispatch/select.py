@@ -133,13 +133,7 @@ def best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float]
 
 def _block(card: Algorithm, facts: Facts) -> int:
     """Return the bytes of a block."""
-    return -(-(facts.nbytes or 0) // _blocks(card, facts.size))
-
-
-@lru_cache(maxsize=1024)
-def _blocks(card: Algorithm, size: int) -> int:
-    """Return into how many blocks the algorithm cuts the full vector."""
-    return card.vector_blocks(card.schedule(0, size), size)
+    return -(-(facts.nbytes or 0) // card.vector_blocks(facts.size))
 
 
 def _unable(card: Algorithm, facts: Facts) -> str | None:

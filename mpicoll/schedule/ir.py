@@ -15,10 +15,19 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Cells of one buffer, in the order in which a message carries them."""
+    """Cells of one buffer, in the order in which a message carries them.
+
+    Several cells that follow each other are held as a range, whatever they are given as, so that 65,536
+    blocks take no more memory than two: equal cells are equal references.
+    """
 
     buffer: str
-    cells: tuple[int, ...]
+    cells: tuple[int, ...] | range
+
+    def __post_init__(self) -> None:
+        """Bring the cells into the one form that they have."""
+        if len(self.cells) != 1 or isinstance(self.cells, range):
+            object.__setattr__(self, "cells", _compact(self.cells))
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -28,12 +37,12 @@ class Ref:
 
     def __getitem__(self, which: int | slice) -> Ref:
         got = self.cells[which]
-        return Ref(self.buffer, got if isinstance(got, tuple) else (got,))
+        return Ref(self.buffer, (got,) if isinstance(got, int) else got)
 
     def __add__(self, other: Ref) -> Ref:
         if other.buffer != self.buffer:
             raise ValueError(f"cannot join cells of {self.buffer} and {other.buffer}")
-        return Ref(self.buffer, self.cells + other.cells)
+        return Ref(self.buffer, (*self.cells, *other.cells))
 
     def __str__(self) -> str:
         return f"{self.buffer}[{_ranges(self.cells)}]"
@@ -61,7 +70,7 @@ class Scratch:
         wanted = _ids(ids)
         first = len(self.ids)
         self.ids += wanted
-        return Ref("scratch", tuple(range(first, first + len(wanted))))
+        return Ref("scratch", range(first, len(self.ids)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +120,10 @@ class Copy:
 Message = Send | Recv
 Local = Reduce | Copy
 
+# tuples: isinstance takes three times as long with a union
+_MESSAGES = (Send, Recv)
+_OPERATIONS = (Send, Recv, Reduce, Copy)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -125,14 +138,15 @@ class Step:
 
 def step(*operations: Message | Local | Iterable[Message | Local]) -> Step:
     """Make a step of operations and iterables of operations, messages before local work."""
-    flat: list[Message | Local] = []
+    messages: list[Message] = []
+    local: list[Local] = []
     for item in operations:
-        if isinstance(item, Send | Recv | Reduce | Copy):
-            flat.append(item)
-        else:
-            flat += item
-    messages = tuple(o for o in flat if isinstance(o, Send | Recv))
-    return Step(messages, tuple(o for o in flat if isinstance(o, Reduce | Copy)))
+        for one in (item,) if isinstance(item, _OPERATIONS) else item:
+            if isinstance(one, _MESSAGES):
+                messages.append(one)
+            else:
+                local.append(one)
+    return Step(tuple(messages), tuple(local))
 
 
 @dataclass(frozen=True)
@@ -166,14 +180,27 @@ def block_ids(ref: Ref, schedule: Schedule) -> tuple[int, ...]:
     """Return the ids of the blocks that the cells are sized for."""
     if ref.buffer == "scratch":
         return tuple(schedule.scratch[cell] for cell in ref.cells)
-    return ref.cells
+    return tuple(ref.cells)
 
 
-def _ids(ids: int | Iterable[int]) -> tuple[int, ...]:
-    return (ids,) if isinstance(ids, int) else tuple(ids)
+def _ids(ids: int | Iterable[int]) -> tuple[int, ...] | range:
+    if isinstance(ids, int):
+        return (ids,)
+    return ids if isinstance(ids, range) else tuple(ids)
 
 
-def _ranges(cells: tuple[int, ...]) -> str:
+def _compact(cells: tuple[int, ...] | range) -> tuple[int, ...] | range:
+    """Return consecutive cells as a range, others as a tuple."""
+    many = len(cells)
+    if isinstance(cells, range):
+        return cells if many > 1 and cells.step == 1 else tuple(cells)
+    if many < 2 or cells[-1] - cells[0] != many - 1:
+        return cells
+    found = range(cells[0], cells[0] + many)
+    return found if tuple(found) == cells else cells
+
+
+def _ranges(cells: Iterable[int]) -> str:
     """Write 0,1,2,5 as 0-2,5."""
     runs: list[list[int]] = []
     for cell in cells:

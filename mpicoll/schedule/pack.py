@@ -28,7 +28,7 @@ def pack(schedule: Schedule, contiguous: Callable[[Ref], bool]) -> Schedule:
                 messages.append(message)
                 continue
             wanted = block_ids(ref, schedule)
-            packed = Ref("scratch", tuple(range(len(ids), len(ids) + len(wanted))))
+            packed = Ref("scratch", range(len(ids), len(ids) + len(wanted)))
             ids += wanted
             if isinstance(message, Send):
                 before.append(Copy(packed, ref))
@@ -41,9 +41,15 @@ def pack(schedule: Schedule, contiguous: Callable[[Ref], bool]) -> Schedule:
     return Schedule(tuple(steps), schedule.blocks, tuple(ids), schedule.window)
 
 
+def packed_cells(schedule: Schedule, contiguous: Callable[[Ref], bool]) -> int:
+    """Return the number of scratch cells that `pack` would add."""
+    refs = (_cells(m) for one in schedule.steps for m in one.messages)
+    return sum(len(ref) for ref in refs if not contiguous(ref))
+
+
 def consecutive(ref: Ref) -> bool:
     """Tell whether the cells are numbered one after the other."""
-    return all(b == a + 1 for a, b in zip(ref.cells, ref.cells[1:], strict=False))
+    return isinstance(ref.cells, range) or len(ref) < 2
 
 
 def _cells(message: Message) -> Ref:

@@ -95,32 +95,39 @@ class Fold:
     themselves.  Pairs are neighbours, so rank order is kept, and rank 0 is a member.
 
     Attributes:
-        members: the ranks that take part, by their index 0..2**bits-1.
+        extra: number of extra ranks.
         bits: log2 of the number of members.
         index: this rank's index among the members, None for an extra rank.
         partner: the other rank of the pair, None for a base rank.
     """
 
-    members: tuple[int, ...]
+    extra: int
     bits: int
     index: int | None
     partner: int | None
 
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The ranks that take part, by their index 0..2**bits-1."""
+        return tuple(map(self.member, range(1 << self.bits)))
+
+    def member(self, index: int) -> int:
+        """Return the rank that takes part with this index."""
+        return index + min(index, self.extra)
+
     def group(self, index: int) -> tuple[int, ...]:
         """Return the ranks that a member stands for: itself, and its extra rank after it."""
-        member = self.members[index]
-        last = self.members[index + 1] if index + 1 < len(self.members) else member + 1
-        return tuple(range(member, last))
+        member = self.member(index)
+        return tuple(range(member, member + 2 if index < self.extra else member + 1))
 
 
 def fold(rank: int, size: int) -> Fold:
     """Fold size ranks to the largest power of two that is not larger."""
     bits = size.bit_length() - 1
     extra = size - (1 << bits)
-    members = (*range(0, 2 * extra, 2), *range(2 * extra, size))
     if rank >= 2 * extra:
-        return Fold(members, bits, rank - extra, None)
-    return Fold(members, bits, None if rank % 2 else rank // 2, rank ^ 1)
+        return Fold(extra, bits, rank - extra, None)
+    return Fold(extra, bits, None if rank % 2 else rank // 2, rank ^ 1)
 
 
 def power_of_two(size: int) -> bool:

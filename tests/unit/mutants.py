@@ -112,7 +112,7 @@ def _shifted(ref, schedule):
 
 
 def _put(items, index, *new):
-    return items[:index] + new + items[index + 1 :]
+    return (*items[:index], *new, *items[index + 1 :])
 
 
 def _swap(items, index):

@@ -137,7 +137,15 @@ def is_algorithm(function):
 
 def collective_modules():
     folder = Path(registry.__file__).parent
-    names = {file.stem for file in folder.glob("*.py")} - {"__init__", "card", "registry", "phases", "uniform"}
+    names = {file.stem for file in folder.glob("*.py")} - {
+        "__init__",
+        "card",
+        "registry",
+        "phases",
+        "uniform",
+        "expression",
+        "space",
+    }
     return [importlib.import_module(f"mpicoll.algorithms.{name}") for name in sorted(names)]
 
 

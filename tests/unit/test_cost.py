@@ -27,7 +27,7 @@ def busiest(card, size, measure):
     """The most of something that one rank does, in full vectors, whatever the root."""
     roots = range(size) if card.row.rooted else (0,)
     schedules = [s for root in roots for s in card.schedules(size, root)]
-    return max(Fraction(measure(s), card.vector_blocks(s, size)) for s in schedules)
+    return max(Fraction(measure(s), card.vector_blocks(size)) for s in schedules)
 
 
 def sent(schedule):

@@ -127,7 +127,7 @@ def test_sizes_in_the_text(nbytes, text):
 
 def in_flight(schedule, card, size, nbytes, segments, lanes):
     """Bytes of scratch of one rank: its cells, each a segment of a block, once for each lane."""
-    block = Fraction(nbytes, card.vector_blocks(schedule, size))
+    block = Fraction(nbytes, card.vector_blocks(size))
     return len(schedule.scratch) * block / segments * lanes
 
 
@@ -195,7 +195,7 @@ def test_segments_are_as_small_as_asked_for(card):
         return
     with mpicoll.override(segment_bytes=wanted):
         plan = mpicoll.plan(card.collective, size=size, nbytes=nbytes, algorithm=card.name)
-    block = Fraction(nbytes, card.vector_blocks(plan.schedule, size))
+    block = Fraction(nbytes, card.vector_blocks(size))
     assert wanted / 2 < block / plan.segments <= wanted
 
 

@@ -13,7 +13,7 @@ import cupy
 import numpy as np
 
 from mpicoll.algorithms import registry
-from mpicoll.dispatch.plan import Plan
+from mpicoll.dispatch.plan import Plan, schedule_of
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.context.context import Context
@@ -185,7 +185,8 @@ def _grid(tiles: int, slots: int, protocol: Protocol) -> tuple[int, int]:
 
 @lru_cache(maxsize=1024)
 def _schedules(collective: str, algorithm: str, size: int, root: int, revision: int) -> tuple[Schedule, ...]:
-    return tuple(registry.get(collective, algorithm).schedules(size, root))
+    card = registry.get(collective, algorithm)
+    return tuple(schedule_of(card, rank, size, root) for rank in range(size))
 
 
 @lru_cache(maxsize=1024)
@@ -225,7 +226,7 @@ def _protocol(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tupl
     """Return how tiles travel and the slots of a wave: the same on all ranks, so from what all know."""
     most, facts = _most_sent(schedules), plan.key.facts
     card = registry.get(facts.collective, plan.algorithm)
-    block = (facts.nbytes or 0) // card.vector_blocks(schedules[0], facts.size)
+    block = (facts.nbytes or 0) // card.vector_blocks(facts.size)
     protocol = LINES if peers.linked and (block <= LINES_LIMIT or most > PLACES) else SLICES
     slots = min(protocol.slots, peers.layout.inbox_bytes(protocol.name) // (most * protocol.place))
     if not slots or (most > PLACES and protocol.name == "slices"):
