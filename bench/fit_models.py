@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from mpicoll.algorithms import registry
-from mpicoll.analysis.cost import MODELS, CostModel
+from mpicoll.analysis.cost import CostModel
 from mpicoll.bench.output.results import read
+from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.select import Facts, best_segments, waves
 
 PARAMETERS = [field.name for field in fields(CostModel) if field.name not in ("call_byte", "source")]
@@ -34,7 +35,8 @@ def measured(rows, ranks, path):
                 continue
             card = registry.get(row["collective"], algorithm)
             facts = Facts(row["collective"], ranks, row["nbytes"], "device")
-            pieces = waves(card, facts) if path == "mapped" else int(cut or best_segments(card, facts, path)[0])
+            whole = not PATHS[path].takes_segments
+            pieces = waves(card, facts, path) if whole else int(cut or best_segments(card, facts, path)[0])
             shares = [unit.seconds(card.cost, ranks, row["nbytes"], pieces) for unit in UNITS]
             yield (row["collective"], row["nbytes"]), times[0] * 1e-6, shares
 
@@ -73,7 +75,8 @@ def main():
     options = parser.parse_args()
     lines = list(measured(read(options.run)["rows"], options.ranks, options.path))
     found = fitted(lines)
-    print(f"{len(lines)} times; now: {judged(lines, [getattr(MODELS[options.path], name) for name in PARAMETERS])}")
+    now = [getattr(PATHS[options.path].model, name) for name in PARAMETERS]
+    print(f"{len(lines)} times; now: {judged(lines, now)}")
     print(f"fitted: {judged(lines, found)}")
     print(", ".join(f"{name}={value:.3g}" for name, value in zip(PARAMETERS, found, strict=True)))
 

@@ -25,8 +25,8 @@ from cupy.cuda import nccl
 from mpi4py import MPI
 
 from mpicoll.algorithms import registry
-from mpicoll.analysis.cost import MODELS
 from mpicoll.bench.output.results import Results
+from mpicoll.dispatch.paths import PATHS
 from mpicoll.runtime.mpi.environment import local_rank
 
 plans = importlib.import_module("mpicoll.dispatch.plan")
@@ -147,7 +147,7 @@ class Sweep:
 
     def cut(self, cards, nbytes):
         """Algorithms by messages, cut into segments, without those that the cost model rules out."""
-        predicted = {a.name: MODELS["direct"].seconds(a.cost, self.size, nbytes, 8) for a in cards}
+        predicted = {a.name: PATHS["direct"].model.seconds(a.cost, self.size, nbytes, 8) for a in cards}
         best = min(predicted.values())
         for card in cards:
             if nbytes >= 1 << 20 and predicted[card.name] > 2.5 * best:

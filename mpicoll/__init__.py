@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mpicoll.algorithms import algorithm
 from mpicoll.algorithms import catalogue as _catalogue
+from mpicoll.analysis.registration import algorithm
 from mpicoll.analysis.verify import verify
 from mpicoll.dispatch.plan import Plan, plan
 from mpicoll.errors import MismatchError, ScheduleError, StalledError, TransportError, UnsupportedError

@@ -9,6 +9,7 @@ from mpicoll import __version__
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
 from mpicoll.analysis.draw import draw
+from mpicoll.analysis.registration import verify_algorithm
 from mpicoll.errors import ScheduleError
 from mpicoll.schedule.collectives import COLLECTIVES, collective
 
@@ -91,7 +92,7 @@ def _verify(chosen: argparse.Namespace) -> int:
         bar = progress.add_task("verifying", total=len(cards))
         for card in cards:
             try:
-                cases = registry.verify_algorithm(card, sizes, _roots)
+                cases = verify_algorithm(card, sizes, _roots)
                 print(f"{card.collective}.{card.name}: {cases} cases proven")
             except ScheduleError as error:
                 failed += 1

@@ -60,6 +60,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _name(value: Any) -> str:
+    if not re.fullmatch("[a-z][a-z0-9_]*", _text(value)):
+        raise ValueError
+    return str(value)
+
+
 def _file(value: Any) -> str:
     return os.fspath(_text(value) if not isinstance(value, os.PathLike) else value)
 
@@ -110,9 +116,7 @@ _BYTES_AUTO = Kind(f"{_BYTES.allowed}, or `auto`", lambda value: 0 if value == "
 _AGREE = Kind("`agree` or nothing", _word(agree="agree"))
 _PINNED = Kind("`runs`, `ranks` or nothing", _word(runs="runs", ranks="ranks"))
 _ADVANCES = Kind("`thread` or nothing", _word(thread="thread"))
-_PATH = Kind(
-    "`mapped`, `direct`, `staged` or `auto`", _word(mapped="mapped", direct="direct", staged="staged", auto=None)
-)
+_PATH = Kind("the name of a path, or `auto`", lambda value: None if value in (None, "auto") else _name(value))
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ TABLE: dict[str, Setting] = {
         Setting("segment_bytes", 0, _BYTES_AUTO, "size of a segment of a block; `auto`: the cost model chooses"),
         Setting("scratch_limit", 1 << 28, _SOME_BYTES, "most bytes of scratch that one call may use at a time"),
         Setting("cuda_aware", None, _YES_NO_AUTO, "`yes` or `no` overrides what was found out about the MPI library"),
-        Setting("path", None, _PATH, "how device arrays travel: `mapped`, `direct`, `staged`, or `auto`"),
+        Setting("path", None, _PATH, "how device arrays travel: a path that `python -m mpicoll info` lists, or `auto`"),
         Setting("mapped_bytes", 128 << 20, _BYTES, "a communicator's inboxes on a GPU for path `mapped`; 0: none"),
         Setting("mapped_shared", False, _YES_NO, "path mapped also where ranks share a GPU: slow, for tests"),
         Setting("debug", 0, _COUNT, "1 compares every call over the ranks before it starts; 2 prints its plan, too"),
@@ -246,7 +250,7 @@ class Settings:
     def _scope_of(self, values: dict[str, Any]) -> _Scope:
         """Return the scope of these values: the same one for the same, so that its calls are remembered."""
         key = tuple(sorted((name, type(value).__name__, value) for name, value in values.items()))
-        found = self._scopes.get(key)
+        found: _Scope | None = self._scopes.get(key)
         if found is None:
             if len(self._scopes) >= MOST_SCOPES:
                 self._scopes.clear()

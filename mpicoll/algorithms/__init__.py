@@ -14,24 +14,20 @@ from mpicoll.algorithms import (  # noqa: F401  (imported so that they register)
 )
 from mpicoll.algorithms.card import Algorithm
 from mpicoll.algorithms.registry import (
-    algorithm,
     catalogue,
     get,
     known,
     require,
     unregister,
     usable,
-    verify_algorithm,
 )
 
 __all__ = [
     "Algorithm",
-    "algorithm",
     "catalogue",
     "get",
     "known",
     "require",
     "unregister",
     "usable",
-    "verify_algorithm",
 ]

@@ -12,6 +12,8 @@ from mpicoll.schedule.collectives import COLLECTIVES, Collective
 from mpicoll.schedule.ir import Schedule
 from mpicoll.schedule.patterns import power_of_two as is_power_of_two
 
+#: sizes for which a user's algorithm is verified when it is registered
+SIZES_AT_REGISTRATION = range(1, 18)
 #: most ranks for which an algorithm is proven when it is first used
 MOST_PROVEN = 64
 #: for sizes that are not proven

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from mpicoll.algorithms import registry, space
-from mpicoll.algorithms.card import LOCAL_COUNTS, MOST_PROVEN, REMEDY, Algorithm
+from mpicoll.algorithms import space
+from mpicoll.algorithms.card import LOCAL_COUNTS, MOST_PROVEN, REMEDY, SIZES_AT_REGISTRATION, Algorithm
 from mpicoll.algorithms.space import Space
 from mpicoll.analysis import cost
 from mpicoll.analysis.form import check_counts, check_kinds
@@ -165,7 +165,7 @@ def doubt(card: Algorithm, size: int, root: int) -> tuple[type[Exception], str] 
 
     Only a user's algorithm at a size that is new costs anything: it is proven here, once.
     """
-    if not card.provable or size in registry.SIZES_AT_REGISTRATION:
+    if not card.provable or size in SIZES_AT_REGISTRATION:
         return None
     try:
         schedules = _schedules(card, size, root)

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
+from mpicoll.dispatch.paths import PATHS, serving
 from mpicoll.dispatch.rules import MOST_SEGMENTS
 from mpicoll.dispatch.select import Candidate, Facts, candidates, describe_size, select
 from mpicoll.errors import UnsupportedError
@@ -56,9 +57,10 @@ class Plan:
         algorithm: the chosen algorithm's name.
         segments: number of segments of every block.
         lanes: segments in flight at the same time.
-        path: "host", "mapped", "direct" or "staged".
+        path: how the arrays travel, a name of `dispatch/paths.py`.
         reason: who chose.
         schedule: this rank's schedule.
+        unoffered: each path that the call could not take, and why.
     """
 
     key: Key
@@ -68,6 +70,7 @@ class Plan:
     path: str
     reason: str
     schedule: Schedule = field(repr=False)
+    unoffered: tuple[tuple[str, str], ...] = ()
 
     def candidates(self) -> list[Candidate]:
         """Return every candidate with its predicted time, or why it cannot serve."""
@@ -90,8 +93,7 @@ class Plan:
             time = "" if one.seconds is None else f"{one.seconds * 1e6:10.1f} us predicted"
             mark = "*" if one.choice.algorithm == self.algorithm and one.choice.path in ("", self.path) else " "
             lines.append(f"  {mark} {one.choice!s:<32}{time}{one.why_not}")
-        if facts.unoffered:
-            lines.append(f"  path mapped is not offered: {facts.unoffered}")
+        lines += [f"  path {name} is not offered: {why}" for name, why in self.unoffered]
         return "\n".join(lines)
 
 
@@ -104,8 +106,10 @@ def make_plan(key: Key) -> Plan:
 def _planned(key: Key, revision: int) -> Plan:
     choice, reason = select(key.asked, key.call, key.communicator, key.setting, key.tuning)
     card = registry.get(key.facts.collective, choice.algorithm)
-    mapped = choice.path == "mapped"  # which cuts by itself, and needs no scratch
-    segments, lanes = (1, 1) if mapped else bounded(card, key.facts, choice.segments, key.scratch_limit)
+    if PATHS[choice.path].takes_segments:
+        segments, lanes = bounded(card, key.facts, choice.segments, key.scratch_limit)
+    else:
+        segments, lanes = 1, 1
     schedule = schedule_of(card, key.rank, key.facts.size, key.root)
     return Plan(key, choice.algorithm, segments, lanes, choice.path, reason, schedule)
 
@@ -171,9 +175,10 @@ def plan(
     if device not in ("cpu", "cuda"):
         raise ValueError(f"device {device!r} is neither cpu nor cuda")
     counts_known = name.lower() not in ("gatherv", "scatterv", "alltoallv")
-    memory, paths = ("host", ("host",)) if device == "cpu" else ("device", ("mapped", "direct", "staged"))
+    memory = "host" if device == "cpu" else "device"
     pinned = settings.reproducible if row.reducing else ""
-    facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, settings.segment_bytes, pinned)
+    paths, segment = serving(memory), settings.segment_bytes
+    facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, segment, pinned)
     return make_plan(
         Key(facts, rank, root, algorithm or "", "", settings.algorithms, settings.tuning, settings.scratch_limit)
     )

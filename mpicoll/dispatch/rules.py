@@ -18,14 +18,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mpicoll.algorithms import registry
+from mpicoll.dispatch.paths import PATHS
 from mpicoll.schedule.collectives import collective
 from mpicoll.schedule.patterns import power_of_two
 from mpicoll.settings import format_bytes, parse_bytes
 
 #: most segments that a block is cut into: each costs planning time and memory on every rank
 MOST_SEGMENTS = 1 << 16
-
-PATHS = ("host", "mapped", "direct", "staged")
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,15 @@ from pathlib import Path
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
-from mpicoll.analysis.cost import MODELS, pipelined
+from mpicoll.analysis.cost import pipelined
 from mpicoll.analysis.proof import demand, doubt
+from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.rules import MOST_SEGMENTS, Choice, Rule, parse_choice, parse_rules
 from mpicoll.errors import UnsupportedError
 from mpicoll.settings import format_bytes
 
 #: numbers of segments that the cost model tries
 SEGMENTS = (1, 2, 4, 8, 16, 32)
-#: segments smaller than this are never worth a message of their own, in bytes
-SMALLEST_SEGMENT = {"host": 32 << 10, "direct": 1 << 20, "staged": 64 << 10}
-#: bytes of a block that the path mapped moves in one wave: it pipelines by itself, without segments
-WAVE = 512 << 10
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,6 @@ class Facts:
         counts_known: all ranks know all ranks' counts.
         paths: how the arrays may travel, best first.
         reproducible: "" or "runs" or "ranks", see `docs/sharp-bits.md`.
-        unoffered: why the path mapped is not among the paths of device arrays, "" if it is.
         segment_bytes: wanted size of a segment of a block, 0 to leave it to the cost model.
         root: the root, for which a user's algorithm is proven when it is first used.
     """
@@ -59,7 +55,6 @@ class Facts:
     paths: tuple[str, ...] = ("host",)
     segment_bytes: int = 0
     reproducible: str = ""
-    unoffered: str = ""
     root: int = 0
 
     @property
@@ -86,7 +81,7 @@ def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str
         if rule.matches(facts.collective, facts.nbytes, facts.size, facts.memory) and _usable(rule.choice, facts):
             return _complete(rule.choice, facts), f"tuning table {tuning or '(packaged)'}: {rule}"
     best = min((c for c in candidates(facts) if c.seconds is not None), key=lambda c: c.seconds or 0.0)
-    return best.choice, f"cost model for {best.choice.path}: {MODELS[best.choice.path].source}"
+    return best.choice, f"cost model for {best.choice.path}: {PATHS[best.choice.path].model.source}"
 
 
 def _pinned(facts: Facts) -> Choice:
@@ -110,25 +105,24 @@ def candidates(facts: Facts) -> list[Candidate]:
     return found
 
 
-def waves(card: Algorithm, facts: Facts) -> int:
-    """Return into how many pieces the path mapped cuts a block by itself."""
-    return max(_block(card, facts) // WAVE, 1)
-
-
 def best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float]:
     """Return the number of segments for which an algorithm takes the least time, and that time in seconds."""
-    nbytes = facts.nbytes or 0
-    model = MODELS[path]
-    block = _block(card, facts)
-    if path == "mapped":
-        return 1, model.seconds(card.cost, facts.size, nbytes, waves(card, facts))
+    nbytes, row = facts.nbytes or 0, PATHS[path]
+    model, block = row.model, _block(card, facts)
+    if not row.takes_segments:
+        return 1, model.seconds(card.cost, facts.size, nbytes, waves(card, facts, path))
     if facts.segment_bytes and pipelined(card.cost):
         segments = min(max(-(-block // facts.segment_bytes), 1), MOST_SEGMENTS)
         return segments, model.seconds(card.cost, facts.size, nbytes, segments)
-    most = max(block // SMALLEST_SEGMENT[path], 1) if pipelined(card.cost) else 1
+    most = max(block // row.smallest_segment, 1) if pipelined(card.cost) else 1
     times = {s: model.seconds(card.cost, facts.size, nbytes, s) for s in SEGMENTS if s <= most}
     best = min(times, key=lambda s: times[s])
     return best, times[best]
+
+
+def waves(card: Algorithm, facts: Facts, path: str) -> int:
+    """Return into how many pieces a path that takes whole blocks cuts one by itself."""
+    return max(_block(card, facts) // PATHS[path].wave, 1)
 
 
 def _block(card: Algorithm, facts: Facts) -> int:

@@ -8,8 +8,9 @@ import pytest
 
 import mpicoll
 from mpicoll.algorithms import registry
-from mpicoll.analysis.cost import MODELS, CostModel
+from mpicoll.analysis.cost import CostModel
 from mpicoll.bench.output.results import Results, read
+from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.select import Facts, best_segments, waves
 
 PATH = Path(mpicoll.__file__).parent.parent / "bench" / "fit_models.py"
@@ -25,7 +26,7 @@ def row(collective, nbytes, path):
     """A cell in which every algorithm takes as long as TRUE says."""
     ours, facts = {}, Facts(collective, RANKS, nbytes, "device")
     for card in registry.usable(collective, RANKS):
-        pieces = waves(card, facts) if path == "mapped" else best_segments(card, facts, path)[0]
+        pieces = waves(card, facts, path) if not PATHS[path].takes_segments else best_segments(card, facts, path)[0]
         seconds = TRUE.seconds(card.cost, RANKS, nbytes, pieces)
         ours[f"{card.name}@{path}"] = [seconds * 1e6, 0.0]
     return {"collective": collective, "nbytes": nbytes, "nccl": [1.0, 1.0], "ours": ours}
@@ -67,7 +68,7 @@ def test_the_packaged_model_is_fitted_to_the_run_that_is_kept():
     """The path mapped alone: segments of the others were those that the model before said."""
     kept = PATH.parent / "results" / "2026-11-28-algorithms-4xH200.json"
     lines = list(fit.measured(read(kept)["rows"], RANKS, "mapped"))
-    assert f"{len(lines)} times" in MODELS["mapped"].source
+    assert f"{len(lines)} times" in PATHS["mapped"].model.source
     found = fit.fitted(lines)
-    packaged = [getattr(MODELS["mapped"], name) for name in fit.PARAMETERS]
+    packaged = [getattr(PATHS["mapped"].model, name) for name in fit.PARAMETERS]
     assert packaged == pytest.approx(found, rel=0.02, abs=1e-13)

@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from mpicoll.analysis.cost import MODELS, NAMES, CostModel, pipelined
+from mpicoll.analysis.cost import NAMES, CostModel, pipelined
+from mpicoll.dispatch.paths import PATHS
 from mpicoll.schedule import Recv, Reduce, Send
 
 SIZES = [2, 3, 4, 7, 8]
@@ -44,7 +45,8 @@ def combined(schedule):
 
 
 def test_every_cost_is_positive_and_finite(card):
-    vectors = itertools.product(MODELS.values(), [*SIZES, 16, 100, 1024], (0, 1, 1000, 1 << 20, 1 << 32))
+    models = [row.model for row in PATHS.values()]
+    vectors = itertools.product(models, [*SIZES, 16, 100, 1024], (0, 1, 1000, 1 << 20, 1 << 32))
     for model, size, nbytes in vectors:
         for segments in (1, 2, 32):
             seconds = model.seconds(card.cost, size, nbytes, segments)
@@ -52,7 +54,7 @@ def test_every_cost_is_positive_and_finite(card):
 
 
 def test_no_cost_falls_with_the_size_of_the_vector(card):
-    for model, size in itertools.product(MODELS.values(), SIZES):
+    for model, size in itertools.product([row.model for row in PATHS.values()], SIZES):
         times = [model.seconds(card.cost, size, nbytes) for nbytes in (0, 1000, 10**6, 10**9)]
         assert times == sorted(times)
 
@@ -106,7 +108,7 @@ def test_what_every_call_costs_comes_on_top():
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match=r"cost 'p\*L': uses the unknown name L; known: .*α"):
-        MODELS["host"].seconds("p*L", 4, 0)
+        PATHS["host"].model.seconds("p*L", 4, 0)
 
 
 def test_only_a_cost_with_segments_is_pipelined():

@@ -104,7 +104,8 @@ assert "ring" in mpicoll.algorithms("allreduce")["allreduce"]
 plan = mpicoll.plan("allreduce", size=4, nbytes=1 << 20, algorithm="ring", device="cuda")
 assert "candidates" in str(plan)
 from mpicoll.algorithms import registry
-assert registry.verify_algorithm(registry.get("allreduce", "ring"), [4]) == 1
+from mpicoll.analysis.registration import verify_algorithm
+assert verify_algorithm(registry.get("allreduce", "ring"), [4]) == 1
 """
     assert not modules_after(statements) & {"numpy", "cupy", "mpi4py"}
 

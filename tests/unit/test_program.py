@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from mpicoll import ScheduleError, verify
-from mpicoll.algorithms import get, verify_algorithm
+from mpicoll.algorithms import get
 from mpicoll.analysis.machine import run
+from mpicoll.analysis.registration import verify_algorithm
 from mpicoll.analysis.values import Values
 from mpicoll.analysis.verify import initial_memory
 from mpicoll.schedule import (

@@ -9,6 +9,7 @@ import mpicoll
 from mpicoll import ScheduleError, UnsupportedError
 from mpicoll.__main__ import describe
 from mpicoll.algorithms import catalogue, get, registry, unregister
+from mpicoll.analysis import proof, registration
 from mpicoll.analysis.proof import MOST_CELLS
 from mpicoll.dispatch.rules import MOST_SEGMENTS
 from mpicoll.schedule import Copy, Recv, Reduce, Ref, Schedule, Send, Step, inp, out, step
@@ -19,7 +20,8 @@ FRESH = count(1000)
 @pytest.fixture(autouse=True)
 def as_before(monkeypatch):
     """Whatever a test registers goes again; small sizes end at 5, to be quick."""
-    monkeypatch.setattr(registry, "SIZES_AT_REGISTRATION", range(1, 6))
+    for module in (proof, registration):
+        monkeypatch.setattr(module, "SIZES_AT_REGISTRATION", range(1, 6))
     before = catalogue()
     yield
     for collective, names in catalogue().items():
@@ -307,7 +309,7 @@ def test_a_cost_without_value_above_64_ranks_is_the_last_choice():
 
 
 def test_every_cost_of_the_project_is_a_time(card):
-    registry.verify_algorithm(card, [])
+    registration.verify_algorithm(card, [])
 
 
 def test_a_scratch_limit_that_takes_too_many_segments_is_refused_with_the_remedy():

@@ -7,7 +7,7 @@ import pytest
 import mpicoll
 from mpicoll import UnsupportedError
 from mpicoll.algorithms import catalogue, get
-from mpicoll.analysis.cost import MODELS
+from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.plan import Key, make_plan
 from mpicoll.dispatch.select import Facts, candidates, select
 from mpicoll.schedule import COLLECTIVES
@@ -159,8 +159,8 @@ def test_predictions_are_the_models(card):
     facts = Facts(card.collective, 4, 1 << 20)
     mine = next(c for c in candidates(facts) if c.choice.algorithm == card.name)
     segments = mine.choice.segments
-    assert mine.seconds == MODELS["host"].seconds(card.cost, 4, 1 << 20, segments)
-    assert mine.seconds <= MODELS["host"].seconds(card.cost, 4, 1 << 20, 1)
+    assert mine.seconds == PATHS["host"].model.seconds(card.cost, 4, 1 << 20, segments)
+    assert mine.seconds <= PATHS["host"].model.seconds(card.cost, 4, 1 << 20, 1)
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
@@ -226,8 +226,8 @@ def test_long_vectors_are_not_sent_as_often_as_there_are_ranks():
         assert mpicoll.plan(collective, size=16, nbytes=1 << 28).algorithm != wasteful
     for size in (8, 16):
         card = get("allreduce", mpicoll.plan("allreduce", size=size, nbytes=1 << 28).algorithm)
-        wanted = MODELS["host"].beta * (1 << 28) * 2 * (size - 1) / size
-        assert MODELS["host"].seconds(card.cost, size, 1 << 28) < 3 * wanted
+        wanted = PATHS["host"].model.beta * (1 << 28) * 2 * (size - 1) / size
+        assert PATHS["host"].model.seconds(card.cost, size, 1 << 28) < 3 * wanted
         assert mpicoll.plan("allreduce", size=size, nbytes=8).algorithm not in ("ring", "linear", "two_shot")
 
 

@@ -4,9 +4,10 @@ import pytest
 
 import mpicoll
 from mpicoll import ScheduleError
-from mpicoll.algorithms import get, known, registry, unregister
+from mpicoll.algorithms import get, known, unregister
 from mpicoll.algorithms.expression import compiled, evaluate, of_ranks
 from mpicoll.algorithms.space import Space, counted, declared
+from mpicoll.analysis import proof, registration
 from mpicoll.schedule import COLLECTIVES, Recv, Schedule, Send, inp, out, step
 from mpicoll.schedule.pack import pack, packed_cells
 
@@ -16,7 +17,8 @@ SIZES = [*range(1, 10), 12, 16, 17, 33]
 @pytest.fixture(autouse=True)
 def few_sizes(monkeypatch):
     """Registration proves 1 to 5 ranks, to be quick, and what a test registers goes again."""
-    monkeypatch.setattr(registry, "SIZES_AT_REGISTRATION", range(1, 6))
+    for module in (proof, registration):
+        monkeypatch.setattr(module, "SIZES_AT_REGISTRATION", range(1, 6))
     yield
     for collective in COLLECTIVES:
         for card in known(collective):

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from mpicoll import ScheduleError, verify
-from mpicoll.algorithms import get, verify_algorithm
+from mpicoll.algorithms import get
 from mpicoll.analysis import verify as verifier
+from mpicoll.analysis.registration import verify_algorithm
 from mpicoll.dispatch.rules import MOST_SEGMENTS, parse_choice
 from mpicoll.schedule import Recv, Schedule, Send, out, program, step
 from mpicoll.schedule.planner import compile_program

@@ -168,7 +168,7 @@ NESTED = {
 def in_another_process(number):
     """Return the checksums of all NESTED, each with two constants; by the number, all addresses and orders differ."""
     script = (
-        "import json, sys; from mpicoll.runtime.agreement import _checksum\n"
+        "import json, sys; from mpicoll.runtime.call.agreement import _checksum\n"
         "keep = [object() for _ in range(int(sys.argv[2]))]\n"
         "for source in json.loads(sys.argv[1]):\n"
         "    own = {}; exec(source, own); print(_checksum(own['f'], ''))\n"

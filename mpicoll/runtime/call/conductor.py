@@ -20,7 +20,7 @@ from mpicoll.runtime.call.agreement import Word, asked, settle
 from mpicoll.runtime.call.call_key import call_key
 from mpicoll.runtime.call.decision import Call, at_home, decided, is_repeatable, read
 from mpicoll.runtime.call.flight import Flight, Prepared
-from mpicoll.runtime.call.planning import plan_for
+from mpicoll.runtime.call.planning import explained, plan_for
 from mpicoll.runtime.context.call_cache import Remembered
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.slot import Slot
@@ -201,7 +201,8 @@ def plan(call: Call) -> Plan:
     if operands.device >= 0:
         offer.connect(call.context, operands.device)
     found = at_home(operands, call.context)
-    return plan_for(found, call.context, call.algorithm, call.rules, captured=captured)
+    made = plan_for(found, call.context, call.algorithm, call.rules, captured=captured)
+    return explained(made, found, call.context)
 
 
 def tell(context: Context, word: Word, trouble: Exception | None) -> list[Word]:

@@ -12,7 +12,7 @@ from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.methods import read_call
 from mpicoll.runtime.arguments.operands import Operands, check_options
 from mpicoll.runtime.call.agreement import Fingerprint, Flow, Word, asked, settle
-from mpicoll.runtime.call.planning import plan_for
+from mpicoll.runtime.call.planning import explained, plan_for
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.cuda.streams import CAPTURED, address_on, given, is_captured
 from mpicoll.runtime.paths import offer
@@ -134,7 +134,9 @@ def decided(
     settle(f"{called} #{context.calls}", words, error)
     assert found is not None
     if settings.debug > 1:
-        print(f"[mpicoll rank {context.rank}] {call.plan}", file=sys.stderr, flush=True)
+        assert call.plan is not None
+        plan = explained(call.plan, found[0], context)
+        print(f"[mpicoll rank {context.rank}] {plan}", file=sys.stderr, flush=True)
     return found
 
 

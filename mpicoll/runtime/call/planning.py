@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mpicoll.dispatch.plan import Key, Plan, make_plan
 from mpicoll.dispatch.select import Facts
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.cuda.streams import CAPTURED
-from mpicoll.runtime.paths.offer import offered
+from mpicoll.runtime.paths.offer import offered, reasons
 from mpicoll.settings import settings
+
+
+def explained(plan: Plan, operands: Operands, context: Context) -> Plan:
+    """Return a plan that says which paths the call could not take, and why."""
+    unoffered = tuple((name, why) for name, why in reasons(context, operands).items() if why)
+    return replace(plan, unoffered=unoffered) if unoffered else plan
 
 
 def plan_for(

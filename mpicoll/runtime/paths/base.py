@@ -21,13 +21,11 @@ class Path:
 
     Attributes:
         name: as in rules, settings and plans.
-        memory: "host" or "device": which arrays it serves.
         captures: calls can be captured into a CUDA graph.
         ordered: all calls of a communicator take their turn in one order, so that none needs a slot of its own.
     """
 
     name = ""
-    memory = "host"
     captures = False
     ordered = False
 

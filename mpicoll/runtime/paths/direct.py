@@ -14,7 +14,6 @@ class DirectPath(Messages):
     """Messages between arrays in device memory."""
 
     name = "direct"
-    memory = "device"
 
     def unoffered(self, context: Context, operands: Operands) -> str:
         """Return why this MPI cannot be given device addresses, "" if it can."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpicoll.dispatch.paths import wanted
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.context.context import Context
@@ -38,8 +39,8 @@ def offered(context: Context, operands: Operands, *, captured: bool = False) -> 
     """
     why = reasons(context, operands)
     usable = tuple(name for name, reason in why.items() if not reason)
-    if settings.path in usable:
-        usable = (settings.path,)
+    if (name := wanted()) in usable:
+        usable = (name,)
     return _capturable(operands, usable, why) if captured else usable
 
 

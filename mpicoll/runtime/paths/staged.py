@@ -22,7 +22,6 @@ class StagedPath(Messages):
     """Messages between copies in pinned host memory."""
 
     name = "staged"
-    memory = "device"
 
     def surroundings(self, operands: Operands, stream: int, slot: Slot, layout: Layout) -> Surroundings:
         """Return NumPy's work on pinned copies of all arrays."""

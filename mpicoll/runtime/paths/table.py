@@ -1,7 +1,7 @@
-"""The table of paths: one row for each way on which arrays can travel.
+"""The table of paths: where the class of each is.
 
-To add a path: a file or folder here with a subclass of `Path`, a row in `PATHS`, and a row with its cost in
-`dispatch/paths.py`.  A row says where the class is, so that CuPy is imported only where it is needed.
+To add a path: a file or folder here with a subclass of `Path`, a row in `CLASSES`, and a row with its cost in
+`dispatch/paths.py`.  A row names the class, so that CuPy is imported only where it is needed.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 
+from mpicoll.dispatch import paths
 from mpicoll.runtime.paths.base import Path
 
-#: module and class of each path, best first
-PATHS: dict[str, tuple[str, str]] = {
+#: module and class of each path
+CLASSES: dict[str, tuple[str, str]] = {
     "host": ("mpicoll.runtime.paths.host", "HostPath"),
     "mapped": ("mpicoll.runtime.paths.mapped.path", "MappedPath"),
     "direct": ("mpicoll.runtime.paths.direct", "DirectPath"),
@@ -24,13 +25,11 @@ PATHS: dict[str, tuple[str, str]] = {
 @cache
 def path(name: str) -> Path:
     """Return a path by its name."""
-    module, kind = PATHS[name]
+    module, kind = CLASSES[name]
     found: Path = getattr(import_module(module), kind)()
     return found
 
 
 def serving(memory: str) -> Iterator[Path]:
     """Yield the paths for arrays in "host" or "device" memory, best first."""
-    for name in PATHS:
-        if (name == "host") == (memory == "host"):
-            yield path(name)
+    return map(path, paths.serving(memory))

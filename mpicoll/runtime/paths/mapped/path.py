@@ -54,7 +54,6 @@ class MappedPath(Path):
     """One kernel for a call, in which every rank writes into its peers' inboxes."""
 
     name = "mapped"
-    memory = "device"
     captures = True
     ordered = True
 
