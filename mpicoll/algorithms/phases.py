@@ -94,10 +94,12 @@ def ring_allgather(
 ) -> list[Step]:
     """Pass each rank's block once around the ring; `name` turns a place in the ring into a rank."""
     right, left = name((rank + 1) % size), name((rank - 1) % size)
-    return [
-        step(Send(block_of((rank - k) % size), right), Recv(block_of((rank - k - 1) % size), left))
-        for k in range(size - 1)
-    ]
+    steps, held = [], block_of(rank)
+    for k in range(size - 1):
+        received = block_of((rank - k - 1) % size)
+        steps.append(Step((Send(held, right), Recv(received, left)), ()))
+        held = received
+    return steps
 
 
 def all_pairs_reduce_scatter(rank: int, size: int, tmp: Scratch) -> list[Step]:
@@ -125,7 +127,8 @@ def ring_reduce_scatter(rank: int, size: int, source: Ref, target: Ref, tmp: Scr
         block = (rank - k - 2) % size
         received = tmp.take(source.cells[block])
         result = target if k == size - 2 else received
-        steps.append(step(Send(sent, right), Recv(received, left), Reduce(result, (received, source[block]))))
+        combined = Reduce(result, (received, source[block]))
+        steps.append(Step((Send(sent, right), Recv(received, left)), (combined,)))
         sent = result
     return steps
 
