@@ -18,69 +18,107 @@ IDS = [str(file.relative_to(ROOT)) for file in FILES]
 #: programs that users run on GPUs, each by itself
 CAMPAIGNS = sorted((ROOT.parent / "bench").glob("*.py"))
 
-#: each may import those before it; what is not named here is above all of them
-LAYERS = ["version", "errors", "settings", "schedule", "algorithms", "analysis", "dispatch", "runtime", "communicator"]
+#: each may import those before it, and itself; what a line names stands on one floor
+LAYERS = [
+    ["version"],
+    ["errors"],
+    ["settings"],
+    ["schedule"],
+    ["algorithms"],
+    ["analysis"],
+    ["dispatch"],
+    ["runtime.mpi.environment"],
+    ["versions"],
+    ["runtime.arguments"],
+    ["runtime.mpi"],
+    ["runtime.program"],
+    ["runtime.host"],
+    ["runtime.cuda"],
+    ["runtime.progress"],
+    ["runtime.context"],
+    ["runtime.paths"],
+    ["runtime.call"],
+    ["request"],
+    ["forms"],
+    ["blocking", "point_to_point"],
+    ["nonblocking", "persistent"],
+    ["communicator"],
+    ["functional", "info"],
+    ["mpicoll"],
+    ["bench.errors"],
+    ["bench.request"],
+    ["bench.measure"],
+    ["bench.contestants"],
+    ["bench.output"],
+    ["bench.tables"],
+    ["bench.run", "bench.interruption"],
+    ["bench.__main__", "__main__"],
+]
 #: the layers that know neither arrays nor MPI
-PURE = LAYERS[: LAYERS.index("runtime")]
-#: parts of the class in communicator.py
-WITH_COMMUNICATOR = {"blocking", "forms", "nonblocking", "persistent", "point_to_point", "request"}
-#: (file, module) that may point the other way, and why
-EXCEPTIONS = {
-    # verification at registration; within the function, so that the registry itself needs no verifier
-    ("algorithms/registry.py", "mpicoll.analysis.proof"),
+PURE = LAYERS.index(["runtime.mpi.environment"])
+#: module -> file; a package is the module of its __init__
+MODULES = {
+    ".".join(file.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): file for file in FILES
 }
 
 
 def imports(file):
-    """Yield (module, whether it is imported when the file is, whether for type checkers only)."""
-    return _imports(ast.parse(file.read_text(encoding="utf-8")).body, at_once=True, checked=False)
-
-
-def _imports(nodes, at_once, checked):
-    for node in nodes:
+    """Yield (module, imported name or nothing), wherever it stands: in a function and for type checkers, too."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, at_once, checked) for alias in node.names)
+            yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, "imports are written in full"
-            yield from ((f"{node.module}.{alias.name}", at_once, checked) for alias in node.names)
-        else:
-            inside = at_once and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            types = checked or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
-            yield from _imports(ast.iter_child_nodes(node), inside, types)
+            yield from ((node.module, alias.name) for alias in node.names)
 
 
-def layer(parts):
-    """The place of a module, given as its names below mpicoll, among the layers."""
-    first = Path(parts[0]).stem if parts else ""
-    first = "communicator" if first in WITH_COMMUNICATOR else first
-    return LAYERS.index(first) if first in LAYERS else len(LAYERS)
+def imported(file):
+    """The modules of mpicoll that a file imports; a package for what is taken from its __init__."""
+    names = ((module, f"{module}.{name}") for module, name in imports(file) if module.split(".")[0] == "mpicoll")
+    return {whole if whole in MODULES else module for module, whole in names}
 
 
-@pytest.mark.parametrize("file", FILES, ids=IDS)
-def test_imports_point_one_way(file):
-    path = file.relative_to(ROOT)
-    mine = layer(path.parts)
-    for module, _, checked in imports(file):
-        names = module.split(".")
-        excepted = any(path.as_posix() == f and module.startswith(m) for f, m in EXCEPTIONS)
-        if names[0] == "mpicoll" and not (checked or excepted):
-            assert layer(names[1:]) <= mine, f"{path} imports {module}"
+def layer(module):
+    """The floor of a module: that of the longest name that begins its own."""
+    name = module.removeprefix("mpicoll.")
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        found = [n for n, names in enumerate(LAYERS) if ".".join(parts[:length]) in names]
+        if found:
+            return found[0]
+    raise AssertionError(f"{module} is in no layer")
 
 
-@pytest.mark.parametrize(("path", "module"), EXCEPTIONS)
-def test_exceptions_are_still_there_and_wait_for_the_call(path, module):
-    found = {at_once for name, at_once, _ in imports(ROOT / path) if name.startswith(module)}
-    assert found == {False}
+#: packages whose __init__ is nothing but a sentence, and belongs to all their layers
+EMPTY = {name for name, file in MODULES.items() if file.name == "__init__.py" and not list(imports(file))}
+
+
+@pytest.mark.parametrize("module", sorted(MODULES.keys() - EMPTY))
+def test_imports_point_one_way(module):
+    for other in imported(MODULES[module]) - EMPTY:
+        assert layer(other) <= layer(module), f"{module} imports {other}"
+
+
+def test_no_module_imports_itself_by_others():
+    left = {name: imported(file) - {name} for name, file in MODULES.items()}
+    while free := [name for name, needs in left.items() if not needs & left.keys()]:
+        for name in free:
+            del left[name]
+    assert not left, f"in circles or above them: {sorted(left)}"
+
+
+def test_the_runtime_is_all_in_its_rooms():
+    assert [file.name for file in (ROOT / "runtime").iterdir() if file.is_file()] == ["__init__.py"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=IDS)
 def test_arrays_and_mpi_appear_from_the_runtime_on(file):
-    path = file.relative_to(ROOT)
-    if layer(path.parts) >= len(PURE):
+    (name,) = [name for name, other in MODULES.items() if other == file]
+    if name in EMPTY or layer(name) >= PURE:
         return
-    for module, _, _ in imports(file):
+    for module, _ in imports(file):
         package = module.partition(".")[0]
-        assert package == "mpicoll" or package in sys.stdlib_module_names, f"{path} imports {module}"
+        assert package == "mpicoll" or package in sys.stdlib_module_names, f"{name} imports {module}"
 
 
 def modules_after(statements):
