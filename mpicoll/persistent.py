@@ -22,7 +22,7 @@ P = ParamSpec("P")
 _FORM = Form(__name__, "Persistent", "_prepare", PersistentRequest)
 
 
-class Call(Protocol[P]):
+class PersistentCall(Protocol[P]):
     """What type checkers see of a persistent method: the blocking one's parameters, and then `info`."""
 
     @overload
@@ -38,17 +38,17 @@ class Call(Protocol[P]):
     ) -> PersistentRequest: ...
 
 
-class Method(Protocol[P]):
+class PersistentMethod(Protocol[P]):
     """The same as an attribute of the class."""
 
-    def __get__(self, comm: object, owner: object = None) -> Call[P]: ...
+    def __get__(self, comm: object, owner: object = None) -> PersistentCall[P]: ...
 
 
-def prepared(blocking: Callable[Concatenate[Any, P], None]) -> Method[P]:
+def prepared(blocking: Callable[Concatenate[Any, P], None]) -> PersistentMethod[P]:
     """Return the persistent method of a blocking one, with `info` after its positional parameters."""
     method = blocking.__name__
     made = _FORM.derive(blocking, f"{method}_init", f"Make a persistent {method}; info is not used.")
-    return cast("Method[P]", with_info(made))
+    return cast("PersistentMethod[P]", with_info(made))
 
 
 class Persistent:

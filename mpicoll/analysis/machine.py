@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from mpicoll.analysis.values import Values
 from mpicoll.errors import ScheduleError
 from mpicoll.schedule.ir import Reduce, Ref, block_ids
-from mpicoll.schedule.program import Key, Launch, Program, Start, Sync, Wait, Work, tag_of
+from mpicoll.schedule.program import CellKey, Launch, Program, Start, Sync, Wait, Work, tag_of
 
 
 @dataclass
@@ -21,16 +21,16 @@ class Rank:
 
     number: int
     program: Program
-    memory: dict[Key, int]
+    memory: dict[CellKey, int]
     position: int = 0
-    receiving: dict[Key, int] = field(default_factory=dict)
-    sending: dict[Key, set[int]] = field(default_factory=lambda: defaultdict(set))
-    read_by: dict[Key, int] = field(default_factory=dict)
-    written_by: dict[Key, int] = field(default_factory=dict)
+    receiving: dict[CellKey, int] = field(default_factory=dict)
+    sending: dict[CellKey, set[int]] = field(default_factory=lambda: defaultdict(set))
+    read_by: dict[CellKey, int] = field(default_factory=dict)
+    written_by: dict[CellKey, int] = field(default_factory=dict)
     scratch_works: dict[int, tuple[int, int]] = field(default_factory=dict)
     synced: int = -1
     done: set[int] = field(default_factory=set)
-    cells: list[list[Key]] = field(init=False)
+    cells: list[list[CellKey]] = field(init=False)
 
     def __post_init__(self) -> None:
         """Find the cells of each message, which are asked for several times."""
@@ -45,11 +45,11 @@ class Rank:
 Name = tuple[int, int, int]
 
 #: called after each instruction of a rank
-Observer = Callable[[Rank], None]
+RankObserver = Callable[[Rank], None]
 
 
 def run(
-    programs: list[Program], memories: list[dict[Key, int]], values: Values, observe: Observer | None = None
+    programs: list[Program], memories: list[dict[CellKey, int]], values: Values, observe: RankObserver | None = None
 ) -> list[Rank]:
     """Run the programs to their end; raises ScheduleError on any race, mismatch or deadlock."""
     machine = _Machine([Rank(r, p, m) for r, (p, m) in enumerate(zip(programs, memories, strict=True))], values)
@@ -136,7 +136,7 @@ class _Machine:
             if wrong:
                 raise rank.fail(transfer.step, wrong.format(f"{key[0]}[{key[2]}]"))
 
-    def _hazard(self, rank: Rank, key: Key, sends: bool) -> str:
+    def _hazard(self, rank: Rank, key: CellKey, sends: bool) -> str:
         """Return why a message of a cell must not start now, with {} for the cell; "" if it may."""
         if key in rank.receiving:
             return "race: {} is still being received"
@@ -161,7 +161,7 @@ class _Machine:
         if by_message and owner != segment and work > rank.synced:
             raise rank.fail(step, f"race: scratch of lane {lane} is still in use by work of another segment")
 
-    def _protected(self, rank: Rank, key: Key) -> str:
+    def _protected(self, rank: Rank, key: CellKey) -> str:
         """Return why a cell must not be written now, with {} for the cell; "" if it may."""
         if key[0] == "input":
             return "writes {}"
@@ -201,7 +201,7 @@ class _Machine:
             rank.done.add(t)
             self.woken.append(rank)
 
-    def _store(self, rank: Rank, key: Key, value: int, block: int, step: int) -> None:
+    def _store(self, rank: Rank, key: CellKey, value: int, block: int, step: int) -> None:
         if self.values[value].block != block:
             raise rank.fail(step, f"puts block {self.values[value].block} into {key[0]}[{key[2]}]")
         rank.memory[key] = value

@@ -14,7 +14,7 @@ from mpicoll.schedule.collectives import collective
 SIZES_INSTEAD = 3
 
 #: (size, root, whether the planner's orders are proven, too)
-Case = tuple[int, int, bool]
+ProvenCase = tuple[int, int, bool]
 
 
 def algorithm(
@@ -97,7 +97,7 @@ def algorithm(
     return register
 
 
-def _cases_at_registration(card: Algorithm) -> Iterator[Case]:
+def _cases_at_registration(card: Algorithm) -> Iterator[ProvenCase]:
     """Yield the cases that are proven of a new algorithm: small sizes, or the smallest that it accepts."""
     small = [size for size in SIZES_AT_REGISTRATION if not card.refuses(size)]
     for size in small:
@@ -123,7 +123,7 @@ def verify_algorithm(card: Algorithm, sizes: Iterable[int], roots: Callable[[int
     )
 
 
-def _prove(card: Algorithm, cases: Iterable[Case]) -> int:
+def _prove(card: Algorithm, cases: Iterable[ProvenCase]) -> int:
     """Check the declarations of a card, then prove the cases; return their number."""
     check_card(card)
     found = [(size, prove(card, size, root, planned=planned)) for size, root, planned in cases]

@@ -13,7 +13,7 @@ from mpicoll.schedule.collectives import Collective, collective
 from mpicoll.schedule.ir import Schedule
 from mpicoll.schedule.pack import pack
 from mpicoll.schedule.planner import compile_program, stepwise_program
-from mpicoll.schedule.program import Key, Program
+from mpicoll.schedule.program import CellKey, Program
 
 #: (segments, lanes) of the planner's orders that every schedule must survive: uncut, all in flight, one
 #: after the other, and three lanes of which two are used again
@@ -92,7 +92,7 @@ def _prove_steps(row: Collective, schedules: Sequence[Schedule], root: int, form
 
 def initial_memory(
     row: Collective, program: Program, rank: int, size: int, root: int, values: Values
-) -> dict[Key, int]:
+) -> dict[CellKey, int]:
     """Return a rank's memory before the collective."""
     buffer = "output" if program.aliased else "input"
     ids = row.before(rank, size, root, program.schedule.blocks)
@@ -133,7 +133,7 @@ def _check_block(rank: Rank, values: Values, segment: int, block: int, made_of: 
     return value
 
 
-def _check_untouched(rank: Rank, before: dict[Key, int], expected: dict) -> None:  # type: ignore[type-arg]
+def _check_untouched(rank: Rank, before: dict[CellKey, int], expected: dict) -> None:  # type: ignore[type-arg]
     for key, value in rank.memory.items():
         if key[0] == "output" and key[2] not in expected and before.get(key) != value:
             raise ScheduleError(f"rank {rank.number}, end: writes output[{key[2]}], which is not this rank's to write")

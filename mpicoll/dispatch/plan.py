@@ -30,7 +30,7 @@ LARGEST_MESSAGE = 1 << 30
 
 
 @dataclass(frozen=True)
-class Key:
+class PlanKey:
     """What identifies a plan on one rank: the facts, this rank, and the rules in force."""
 
     facts: Facts
@@ -63,7 +63,7 @@ class Plan:
         unoffered: each path that the call could not take, and why.
     """
 
-    key: Key
+    key: PlanKey
     algorithm: str
     segments: int
     lanes: int
@@ -97,13 +97,13 @@ class Plan:
         return "\n".join(lines)
 
 
-def make_plan(key: Key) -> Plan:
+def make_plan(key: PlanKey) -> Plan:
     """Return the plan for a key; the same object for the same key, until the registry changes."""
     return _planned(key, registry.revision())
 
 
 @lru_cache(maxsize=4096)
-def _planned(key: Key, revision: int) -> Plan:
+def _planned(key: PlanKey, revision: int) -> Plan:
     choice, reason = select(key.asked, key.call, key.communicator, key.setting, key.tuning)
     card = registry.get(key.facts.collective, choice.algorithm)
     if PATHS[choice.path].takes_segments:
@@ -180,7 +180,7 @@ def plan(
     paths, segment = serving(memory), settings.segment_bytes
     facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, segment, pinned)
     return make_plan(
-        Key(facts, rank, root, algorithm or "", "", settings.algorithms, settings.tuning, settings.scratch_limit)
+        PlanKey(facts, rank, root, algorithm or "", "", settings.algorithms, settings.tuning, settings.scratch_limit)
     )
 
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from mpicoll.schedule.ir import Local, Message, Recv, Reduce, Ref, Schedule, Send, Step
 from mpicoll.schedule.program import (
     TAGS,
+    CellKey,
     Instruction,
-    Key,
     Launch,
     Program,
     Start,
@@ -112,7 +112,7 @@ class _Emitter:
         self.transfers: list[Transfer] = []
         self.works: list[Work] = []
         self.instructions: list[Instruction] = []
-        self.cells: dict[Key, _Cell] = defaultdict(_Cell)
+        self.cells: dict[CellKey, _Cell] = defaultdict(_Cell)
         self.waited: set[int] = set()
         self.synced = -1
         self.scratch_work: dict[int, int] = {}
@@ -199,7 +199,7 @@ class _Emitter:
         turn, index = divmod(place, len(self.schedule.steps))
         return turn * self.lanes + lane, index
 
-    def _keys(self, ref: Ref, segment: int) -> list[Key]:
+    def _keys(self, ref: Ref, segment: int) -> list[CellKey]:
         return cell_keys(ref, segment, self.lanes, self.aliased)
 
     def _start(self, transfers: list[int]) -> None:
@@ -266,7 +266,7 @@ def _apart(transfers: list[Transfer], started: Iterable[int], lanes: int) -> Ite
 
 def _early_receives(schedule: Schedule, aliased: bool) -> list[bool]:
     """Tell for each step whether the next one receives only into cells that nothing has used by then."""
-    used: set[Key] = set()
+    used: set[CellKey] = set()
     early = []
     for one, following in zip(schedule.steps, (*schedule.steps[1:], Step((), ())), strict=False):
         used.update(key for ref in _refs(one) for key in cell_keys(ref, 0, 1, aliased))

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from mpicoll.schedule.ir import Local, Ref, Schedule
 
 #: one cell of one segment, or of one lane where the cell is scratch
-Key = tuple[str, int, int]
+CellKey = tuple[str, int, int]
 
 #: tags of one program's messages
 TAGS = 4096
@@ -101,12 +101,12 @@ class Program:
     works: tuple[Work, ...]
     instructions: tuple[Instruction, ...]
 
-    def keys(self, ref: Ref, segment: int) -> list[Key]:
+    def keys(self, ref: Ref, segment: int) -> list[CellKey]:
         """Return the cells' identities, equal where memory is the same."""
         return cell_keys(ref, segment, self.lanes, self.aliased)
 
 
-def cell_keys(ref: Ref, segment: int, lanes: int, aliased: bool) -> list[Key]:
+def cell_keys(ref: Ref, segment: int, lanes: int, aliased: bool) -> list[CellKey]:
     """Return the identity of each cell of a segment, equal where memory is the same."""
     if ref.buffer == "scratch":
         return [("scratch", segment % lanes, cell) for cell in ref.cells]

@@ -13,7 +13,7 @@ from mpi4py import MPI
 import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.bench.measure.arrays import Arrays
-from mpicoll.bench.measure.backends import Host
+from mpicoll.bench.measure.backends import HostBackend
 from mpicoll.bench.output import environment as facts
 from mpicoll.bench.output.results import read
 from mpicoll.bench.request.cases import CALLS, make_case
@@ -157,7 +157,7 @@ def test_a_changed_input_is_found(monkeypatch, folder):
 @pytest.mark.parametrize("call", [name for name in CALLS if name not in ("barrier", "exscan")])
 def test_what_does_nothing_leaves_only_wrong_elements(call, dtype):
     case = make_case(CALLS[call], 100, dtype, WORLD.size, "SUM", 0)
-    arrays = Arrays(case, False, WORLD.rank, Host())
+    arrays = Arrays(case, False, WORLD.rank, HostBackend())
     arrays.load(0)
     wrong, words = arrays.wrong()
     keeps = arrays.recv is None or (call == "bcast" and WORLD.rank == 0)
@@ -167,7 +167,7 @@ def test_what_does_nothing_leaves_only_wrong_elements(call, dtype):
 
 def test_results_of_the_call_before_are_wrong():
     case = make_case(CALLS["allgather"], 4000, "float32", WORLD.size, "", 0)
-    arrays = Arrays(case, False, WORLD.rank, Host())
+    arrays = Arrays(case, False, WORLD.rank, HostBackend())
     comm = mpicoll.Communicator(WORLD)
     arrays.load(0)
     comm.Allgather(*arrays.arguments)

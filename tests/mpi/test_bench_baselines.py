@@ -11,7 +11,7 @@ import mpicoll
 from mpicoll.bench.contestants import baselines, nccl
 from mpicoll.bench.contestants.nccl import DTYPES, NVLS, Nccl
 from mpicoll.bench.measure.arrays import Arrays
-from mpicoll.bench.measure.backends import Host
+from mpicoll.bench.measure.backends import HostBackend
 from mpicoll.bench.output.results import read
 from mpicoll.bench.request.cases import CALLS, make_case
 from mpicoll.bench.run import run
@@ -26,7 +26,7 @@ REFUSED_IN_PLACE = {"alltoall", "alltoallv", "reduce_scatter_block"}
 REFUSED = {"barrier", "scan", "exscan", "allgatherv", "reduce_scatter"}
 
 
-class Pretended(Host):
+class Pretended(HostBackend):
     """NumPy's arrays that say that they are CuPy's."""
 
     kind = "cupy"
@@ -172,7 +172,7 @@ def test_nvls_is_off_unless_the_user_decides(monkeypatch):
 
 def test_baselines_that_cannot_serve_say_why():
     aware = Awareness(False, "nobody knows")
-    made, refused = baselines.make(("nccl", "native", "limit"), WORLD, Host(), aware)
+    made, refused = baselines.make(("nccl", "native", "limit"), WORLD, HostBackend(), aware)
     alone = {"limit": "one rank sends no message"} if SIZE == 1 else {}
     assert refused == {"nccl": "buffers are NumPy's, and NCCL needs CuPy's"} | alone
     assert list(made) == ["native", "limit"][: 2 - len(alone)]
@@ -192,28 +192,28 @@ def test_a_rank_that_cannot_serve_is_everyone_s(monkeypatch):
 
 
 def test_the_mpi_s_own_collectives_are_right():
-    native = baselines.Native(WORLD, Host())
+    native = baselines.Native(WORLD, HostBackend())
     for case, in_place in everything("float32"):
         if in_place and case.call.name == "reduce_scatter":
             with pytest.raises(mpicoll.UnsupportedError, match="uneven blocks in place"):
-                native.way(Arrays(case, in_place, RANK, Host()), None)
+                native.way(Arrays(case, in_place, RANK, HostBackend()), None)
         else:
-            assert wrong(native, case, in_place, Host()) == 0, (case, in_place)
+            assert wrong(native, case, in_place, HostBackend()) == 0, (case, in_place)
 
 
 def test_mean_is_no_operator_of_mpi():
-    arrays = Arrays(make_case(CALLS["allreduce"], 400, "float32", SIZE, "AVG", 0), False, RANK, Host())
+    arrays = Arrays(make_case(CALLS["allreduce"], 400, "float32", SIZE, "AVG", 0), False, RANK, HostBackend())
     with pytest.raises(mpicoll.UnsupportedError, match="MPI has no operator AVG"):
-        baselines.Native(WORLD, Host()).way(arrays, None)
+        baselines.Native(WORLD, HostBackend()).way(arrays, None)
 
 
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("nbytes", [0, 8, 1 << 20])
 def test_the_limit_moves_what_the_busiest_rank_sends(nbytes, monkeypatch):
     monkeypatch.setattr(baselines, "LARGEST_MESSAGE", 1 << 19)
-    limit = baselines.Limit(WORLD, Host(), Awareness(False, ""))
+    limit = baselines.Limit(WORLD, HostBackend(), Awareness(False, ""))
     case = make_case(CALLS["allreduce"], nbytes, "float32", SIZE, "SUM", 0)
-    ring = limit.bind(Arrays(case, False, RANK, Host()), None)
+    ring = limit.bind(Arrays(case, False, RANK, HostBackend()), None)
     away, here = ring.arrays
     assert away.size == max(round(case.nbytes * 2 * (SIZE - 1) / SIZE), 1)
     away[:] = RANK + 1

@@ -10,7 +10,7 @@ import mpicoll
 from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.contestants.instrument import KINDS, ByHand, Nothing, Stopwatch, program_of
 from mpicoll.bench.measure.arrays import Arrays
-from mpicoll.bench.measure.backends import Host
+from mpicoll.bench.measure.backends import HostBackend
 from mpicoll.bench.measure.statistics import Statistics
 from mpicoll.bench.output.results import read
 from mpicoll.bench.request.cases import CALLS, make_case
@@ -25,7 +25,7 @@ RANK, SIZE = WORLD.rank, WORLD.size
 
 
 def made(comm, name, algorithm, nbytes=4096):
-    arrays = Arrays(make_case(CALLS[name], nbytes, "float32", SIZE, "SUM", 0), False, RANK, Host())
+    arrays = Arrays(make_case(CALLS[name], nbytes, "float32", SIZE, "SUM", 0), False, RANK, HostBackend())
     arrays.load(0)
 
     def call():

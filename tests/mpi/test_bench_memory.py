@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 import mpicoll.bench.measure.arrays
 import mpicoll.bench.tables.times
-from mpicoll.bench.measure.backends import Host, ShortageError
+from mpicoll.bench.measure.backends import HostBackend, ShortageError
 from mpicoll.bench.output.results import read
 from mpicoll.bench.run import run
 
@@ -41,7 +41,7 @@ class Small:
 
 def results(monkeypatch, functions, arguments):
     """Run the benchmark with so little memory for what these functions of NumPy's make."""
-    monkeypatch.setattr(Host, "xp", Small(functions))
+    monkeypatch.setattr(HostBackend, "xp", Small(functions))
     with tempfile.TemporaryDirectory() as mine:
         file = Path(WORLD.bcast(mine, root=0)) / "results.json"
         status = run(f"{arguments} --json {file} --iters 3 --warmup 0".split())

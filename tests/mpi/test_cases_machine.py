@@ -9,7 +9,7 @@ from mpi4py import MPI
 import mpicoll
 from mpi.calling import Case, check
 from mpicoll import info
-from mpicoll.bench.measure.backends import Host
+from mpicoll.bench.measure.backends import HostBackend
 from mpicoll.bench.output import environment as facts
 from mpicoll.runtime.mpi import cuda_aware, environment
 from mpicoll.runtime.mpi.cuda_aware import Awareness
@@ -28,7 +28,7 @@ def machine(monkeypatch):
     for name in ("UCX_TLS", "OMPI_MCA_pml", "MPIR_CVAR_CH4_NETMOD"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(cuda_aware, "has_driver", lambda: True)
-    monkeypatch.setattr(cuda_aware, "prepared", environment.Prepared())
+    monkeypatch.setattr(cuda_aware, "prepared", environment.Preparation())
     monkeypatch.setattr(cuda_aware, "library_answer", lambda: None)
     monkeypatch.setattr(cuda_aware, "probe", lambda: Awareness(False, "a probe failed"))
     yield monkeypatch
@@ -46,7 +46,7 @@ def test_who_decides(machine):
     assert decide() == Awareness(False, "a probe failed")
     machine.setattr(cuda_aware, "library_answer", lambda: Awareness(True, "the library says so"))
     assert decide() == Awareness(True, "the library says so")
-    machine.setattr(cuda_aware, "prepared", environment.Prepared(ucx="1.2"))
+    machine.setattr(cuda_aware, "prepared", environment.Preparation(ucx="1.2"))
     assert decide() == Awareness(True, "UCX 1.2 with CUDA was loaded under the MPI library")
     assert decide(cuda_aware="no") == Awareness(False, "setting cuda_aware")
     assert decide(cuda_aware="yes") == Awareness(True, "setting cuda_aware")
@@ -59,7 +59,7 @@ def test_the_loaded_library_is_told_not_to(machine, name, value):
     """AWARE-DETECT: a UCX that knows CUDA is loaded, but the user has switched that, or UCX itself, off."""
     machine.setenv(name, value)
     overridden = {} if name == "UCX_TLS" else {name: value}
-    machine.setattr(cuda_aware, "prepared", environment.Prepared(ucx="1.2", overridden=overridden))
+    machine.setattr(cuda_aware, "prepared", environment.Preparation(ucx="1.2", overridden=overridden))
     assert not decide().aware
 
 
@@ -144,7 +144,7 @@ def test_all_ways_are_candidates():
 
 def test_a_crowded_machine_is_named(world):
     """OVERSUB: the benchmark warns where there are more ranks than cores."""
-    found = facts.collect(["--op", "barrier"], MPI.COMM_WORLD, world, Host())
+    found = facts.collect(["--op", "barrier"], MPI.COMM_WORLD, world, HostBackend())
     for hosts, warned in ((["here"], True), ([], False)):
         text = "\n".join(facts.lines({**found, "oversubscribed": hosts}))
         assert ("WARNING: more ranks than cores on here" in text) is warned

@@ -5,7 +5,7 @@ import pytest
 from mpi4py import MPI
 
 from mpicoll.algorithms import registry
-from mpicoll.dispatch.plan import Key, make_plan
+from mpicoll.dispatch.plan import PlanKey, make_plan
 from mpicoll.dispatch.select import Facts
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.arguments.reader import dense
@@ -44,7 +44,7 @@ def layouts(collective, name, size, nbytes, limit):
     facts = Facts(collective, size, nbytes, "device", paths=("direct", "staged"))
     for root in (0, size - 1) if call.row.rooted else (0,):
         for rank in range(size):
-            plan = make_plan(Key(facts, rank, root, name, scratch_limit=limit))
+            plan = make_plan(PlanKey(facts, rank, root, name, scratch_limit=limit))
             shape = Shape.of(call, rank, size)
             program = program_of(plan, shape, False)
             yield plan, Layout(shape, program.schedule, program.segments, program.lanes, 4)

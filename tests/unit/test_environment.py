@@ -8,7 +8,7 @@ import pytest
 
 from mpicoll import info
 from mpicoll.runtime.mpi import environment
-from mpicoll.runtime.mpi.environment import VARIABLES, Prepared, Variable, prepare
+from mpicoll.runtime.mpi.environment import VARIABLES, Preparation, Variable, prepare
 
 FAST = Variable("UCX_MADE_UP", "fast", "UCX", "it is fast", "8 B in 10, not 21 us, 4 GPUs", needed=False)
 
@@ -23,7 +23,7 @@ def loaded(monkeypatch):
     monkeypatch.setattr(environment, "_libucx_version", lambda: "1.22.0")
     monkeypatch.setattr(environment, "VARIABLES", (*VARIABLES, FAST))
     monkeypatch.setattr(info, "VARIABLES", (*VARIABLES, FAST))
-    mine = Prepared()
+    mine = Preparation()
     for module in (environment, info):
         monkeypatch.setattr(module, "prepared", mine)
     monkeypatch.setattr(os, "environ", {k: v for k, v in os.environ.items() if k not in names()})

@@ -8,7 +8,7 @@ import mpicoll
 from mpicoll import UnsupportedError
 from mpicoll.algorithms import catalogue, get
 from mpicoll.analysis.cost import pipelined
-from mpicoll.dispatch.plan import LARGEST_MESSAGE, Key, bounded, make_plan
+from mpicoll.dispatch.plan import LARGEST_MESSAGE, PlanKey, bounded, make_plan
 from mpicoll.dispatch.select import Facts
 from mpicoll.schedule import COLLECTIVES
 from mpicoll.schedule.pack import pack
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 def key(**changes):
     fields = {"facts": Facts("allreduce", 4, 1000), "rank": 1} | changes
-    return Key(**fields)
+    return PlanKey(**fields)
 
 
 def test_the_same_key_is_the_same_plan():

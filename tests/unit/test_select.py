@@ -8,7 +8,7 @@ import mpicoll
 from mpicoll import UnsupportedError
 from mpicoll.algorithms import catalogue, get
 from mpicoll.dispatch.paths import PATHS
-from mpicoll.dispatch.plan import Key, make_plan
+from mpicoll.dispatch.plan import PlanKey, make_plan
 from mpicoll.dispatch.select import Facts, candidates, select
 from mpicoll.schedule import COLLECTIVES
 
@@ -238,6 +238,6 @@ def test_no_rank_chooses_otherwise(memory):
         for size, nbytes in [(3, 100), (6, 100_000), (8, 1 << 30)]:
             facts = Facts(collective, size, nbytes, memory, paths=paths)
             for root in range(size) if row.rooted else (0,):
-                plans = [make_plan(Key(facts, rank, root, scratch_limit=1 << 24)) for rank in range(size)]
+                plans = [make_plan(PlanKey(facts, rank, root, scratch_limit=1 << 24)) for rank in range(size)]
                 assert len({(p.algorithm, p.segments, p.lanes, p.path, p.reason) for p in plans}) == 1
                 assert [p.schedule for p in plans] == get(collective, plans[0].algorithm).schedules(size, root)

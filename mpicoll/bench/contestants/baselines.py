@@ -29,7 +29,7 @@ RING_TAG = 7
 class Native:
     """The MPI library's own collective on the same arrays.
 
-    Device arrays are given to it only if the library itself says that it knows CUDA: a UCX with CUDA under
+    DeviceBackend arrays are given to it only if the library itself says that it knows CUDA: a UCX with CUDA under
     a library without moves device memory, but the library's own reductions and copies would touch it on the host.
     """
 

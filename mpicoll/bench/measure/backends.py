@@ -16,7 +16,7 @@ from mpicoll.runtime.mpi.environment import has_driver
 T = TypeVar("T")
 
 
-class Host:
+class HostBackend:
     """NumPy's arrays."""
 
     kind = "numpy"
@@ -37,7 +37,7 @@ class Host:
         return int(array.ctypes.data)
 
 
-class Device:
+class DeviceBackend:
     """CuPy's arrays on one device, on its current stream."""
 
     kind = "cupy"
@@ -70,7 +70,7 @@ class Device:
         return int(array.data.ptr)
 
 
-Backend = Host | Device
+Backend = HostBackend | DeviceBackend
 
 
 def in_memory(world: MPI.Intracomm, make: Callable[[], T]) -> T:
@@ -114,8 +114,8 @@ def choose(buffers: str, world: MPI.Intracomm) -> Backend:
     if without and buffers == "cupy":
         raise RequestError("no CuPy buffers: rank {} has no GPU ({})".format(*without[0]))
     if without:
-        return Host()
+        return HostBackend()
     node = world.Split_type(MPI.COMM_TYPE_SHARED)
     local = node.rank
     node.Free()
-    return Device(local % count)
+    return DeviceBackend(local % count)

@@ -12,7 +12,7 @@ from mpicoll.schedule.partition import offsets, split
 
 
 @dataclass(frozen=True)
-class Call:
+class Method:
     """A call of mpi4py's.
 
     Attributes:
@@ -40,14 +40,14 @@ class Call:
         return (False,) if self.method == "Barrier" else (False, True)
 
 
-def _calls() -> Iterable[Call]:
+def _calls() -> Iterable[Method]:
     for row in COLLECTIVES.values():
         for method in row.methods:
             uneven = method in ("Gatherv", "Scatterv", "Allgatherv", "Alltoallv", "Reduce_scatter")
-            yield Call(method, row, uneven, method in ("Gatherv", "Scatterv", "Alltoallv"))
+            yield Method(method, row, uneven, method in ("Gatherv", "Scatterv", "Alltoallv"))
 
 
-CALLS: dict[str, Call] = {call.name: call for call in _calls()}
+CALLS: dict[str, Method] = {call.name: call for call in _calls()}
 #: one call for each row of the table
 DEFAULT_CALLS = tuple(row.methods[0].lower() for row in COLLECTIVES.values())
 #: calls whose blocks are uneven
@@ -78,7 +78,7 @@ class Case:
         root: the root, 0 where there is none.
     """
 
-    call: Call
+    call: Method
     count: int
     dtype: str
     size: int
@@ -106,7 +106,7 @@ class Case:
         return each
 
 
-def make_case(call: Call, nbytes: int, dtype: str, size: int, redop: str, root: int) -> Case:
+def make_case(call: Method, nbytes: int, dtype: str, size: int, redop: str, root: int) -> Case:
     """Return the case of about a message size: even blocks are equal, and only 0 bytes have no element."""
     elements = nbytes // dtype_named(dtype).itemsize
     count = 0 if nbytes == 0 or call.method == "Barrier" else max(elements, 1)

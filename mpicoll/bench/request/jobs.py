@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mpicoll.algorithms import registry
 from mpicoll.bench.errors import RequestError
-from mpicoll.bench.request.cases import CALLS, Call, Case, make_case
+from mpicoll.bench.request.cases import CALLS, Case, Method, make_case
 from mpicoll.bench.request.numbers import REDUCTIONS, dtype_named, kind
 from mpicoll.bench.request.options import Options, sizes
 from mpicoll.dispatch.rules import parse_choice
@@ -62,7 +62,7 @@ def _known(options: Options) -> None:
             raise RequestError(f"--algorithm {name}: {why[0]}")
 
 
-def _unknown(call: Call, name: str) -> str:
+def _unknown(call: Method, name: str) -> str:
     try:
         registry.get(call.row.name, parse_choice(name).algorithm)
     except ValueError as error:
@@ -70,7 +70,7 @@ def _unknown(call: Call, name: str) -> str:
     return ""
 
 
-def forms(call: Call, options: Options) -> tuple[bool, ...]:
+def forms(call: Method, options: Options) -> tuple[bool, ...]:
     """Return the forms to measure, of a call with one form that one; the first where only one is measured."""
     found = tuple(form for form in call.forms if form in options.forms) or call.forms
     return found[:1] if options.mode in ONE_FORM else found
@@ -85,7 +85,7 @@ def _nbytes(options: Options, arrays: str) -> tuple[int, ...]:
     return tuple(sizes(options.smallest, largest, options.factor))
 
 
-def _algorithms(call: Call, names: tuple[str, ...], size: int, refuse: Refuse) -> Iterator[str | None]:
+def _algorithms(call: Method, names: tuple[str, ...], size: int, refuse: Refuse) -> Iterator[str | None]:
     """Return what `algorithm=` shall be, one after the other."""
     for name in names:
         if name == "auto":
@@ -97,7 +97,7 @@ def _algorithms(call: Call, names: tuple[str, ...], size: int, refuse: Refuse) -
             yield name
 
 
-def _refused(call: Call, name: str, size: int, refuse: Refuse) -> bool:
+def _refused(call: Method, name: str, size: int, refuse: Refuse) -> bool:
     """Tell whether an algorithm cannot serve; `refuse` is told why."""
     try:
         registry.require(call.row.name, parse_choice(name).algorithm, size, counts_known=not call.local)
@@ -107,7 +107,7 @@ def _refused(call: Call, name: str, size: int, refuse: Refuse) -> bool:
     return False
 
 
-def _types(call: Call, options: Options, refuse: Refuse) -> list[tuple[str, str]]:
+def _types(call: Method, options: Options, refuse: Refuse) -> list[tuple[str, str]]:
     """Return the dtypes with the operators that are defined for them."""
     if not call.row.reducing:
         return [(dtype, "") for dtype in options.dtypes]
@@ -124,7 +124,7 @@ def _types(call: Call, options: Options, refuse: Refuse) -> list[tuple[str, str]
     return found
 
 
-def _roots(call: Call, options: Options, size: int) -> tuple[int, ...]:
+def _roots(call: Method, options: Options, size: int) -> tuple[int, ...]:
     if not call.row.rooted:
         return (0,)
     return tuple(range(size)) if options.roots is None else options.roots

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from mpicoll.bench.contestants.contestant import Way
-from mpicoll.bench.measure.backends import Backend, Device
+from mpicoll.bench.measure.backends import Backend, DeviceBackend
 from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.measure.statistics import Statistics, figure, noise
 from mpicoll.bench.output.columns import Column, Columns
@@ -125,7 +125,7 @@ def overlap(
     """
     alone = _timed(clock, lambda: start().Wait(), iterations)
     length = seconds or alone.median
-    work = _kernel(length) if isinstance(backend, Device) else _loop(length)
+    work = _kernel(length) if isinstance(backend, DeviceBackend) else _loop(length)
 
     def both() -> None:
         request = start()

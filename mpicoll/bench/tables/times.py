@@ -16,7 +16,7 @@ from mpicoll.bench.output.rows import Measurement
 from mpicoll.bench.request.jobs import Job, forms
 from mpicoll.bench.tables.bench import Bench, form_name, way_of
 
-Call = Callable[[], object]
+Timed = Callable[[], object]
 
 _START = (
     Column("# op", "#", 21, "left"),
@@ -106,7 +106,7 @@ def _measured(bench: Bench, job: Job, in_place: bool) -> Measurement:
     return Measurement(job.case, way, in_place, seconds, wrong + after, dict(zip(others, of_others, strict=True)))
 
 
-def _others(bench: Bench, arrays: Arrays) -> dict[str, Call]:
+def _others(bench: Bench, arrays: Arrays) -> dict[str, Timed]:
     """Return the baselines' calls, those that can serve and are right."""
     found = {}
     for name, baseline in bench.baselines.items():
@@ -119,7 +119,7 @@ def _others(bench: Bench, arrays: Arrays) -> dict[str, Call]:
     return found
 
 
-def _tried(bench: Bench, arrays: Arrays, name: str, baseline: Contestant) -> tuple[Call | None, str]:
+def _tried(bench: Bench, arrays: Arrays, name: str, baseline: Contestant) -> tuple[Timed | None, str]:
     """Return a baseline's call, or None and why it is left out."""
     what = f"{form_name(arrays.in_place)}, {arrays.case.nbytes} B of {arrays.case.dtype}"
     try:
@@ -131,7 +131,7 @@ def _tried(bench: Bench, arrays: Arrays, name: str, baseline: Contestant) -> tup
     return call, ""
 
 
-def validate(bench: Bench, arrays: Arrays, call: Call, way: str, iteration: int) -> int:
+def validate(bench: Bench, arrays: Arrays, call: Timed, way: str, iteration: int) -> int:
     """Return the wrong elements of all ranks after a call on fresh numbers."""
     in_memory(bench.world, partial(arrays.load, iteration))
     bench.backend.synchronize()

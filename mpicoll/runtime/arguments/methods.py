@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from mpicoll.runtime.arguments.arrays import empty, flatten
 from mpicoll.runtime.arguments.bufspec import is_in_place
-from mpicoll.runtime.arguments.operands import Call, Operands
+from mpicoll.runtime.arguments.operands import CallReader, Operands
 from mpicoll.schedule.collectives import COLLECTIVES
 
 
@@ -26,7 +26,7 @@ def barrier(rank: int, size: int) -> Operands:
 
 def bcast(rank: int, size: int, buf: Any, root: int = 0) -> Operands:
     """Bcast: n elements on all ranks, read at the root and written elsewhere."""
-    call = Call("bcast", "bcast", rank, size, root)
+    call = CallReader("bcast", "bcast", rank, size, root)
     both = call.one("buf", buf, writes=rank != call.root)
     return call.operands(both, both, count=both.size, nbytes=both.size, aliased=True)
 
@@ -35,7 +35,7 @@ def reduction(
     name: str, rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM, root: int = 0
 ) -> Operands:
     """Reduce, Allreduce, Scan, Exscan: n elements each; Reduce's recvbuf only at the root."""
-    call = Call(name, name, rank, size, root)
+    call = CallReader(name, name, rank, size, root)
     receives = name != "reduce" or rank == call.root
     if not receives:
         call.refuse_in_place("sendbuf", sendbuf)
@@ -55,7 +55,7 @@ def reduction(
 
 def gather(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any, root: int = 0) -> Operands:
     """Gather, Gatherv: each rank's block, all of them at the root."""
-    call = Call("gather", "gatherv" if vector else "gather", rank, size, root)
+    call = CallReader("gather", "gatherv" if vector else "gather", rank, size, root)
     if rank != call.root:
         call.refuse_in_place("sendbuf", sendbuf)
         source = call.one("sendbuf", sendbuf)
@@ -72,7 +72,7 @@ def gather(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any, root:
 
 def allgather(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) -> Operands:
     """Allgather, Allgatherv: each rank's block, all of them everywhere."""
-    call = Call("allgather", "allgatherv" if vector else "allgather", rank, size)
+    call = CallReader("allgather", "allgatherv" if vector else "allgather", rank, size)
     in_place = is_in_place(sendbuf) or sendbuf is None
     target, blocks = call.blocks("recvbuf", recvbuf, vector, writes=True)
     if in_place:
@@ -83,7 +83,7 @@ def allgather(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) ->
 
 def scatter(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any, root: int = 0) -> Operands:
     """Scatter, Scatterv: the root's blocks, each to its rank."""
-    call = Call("scatter", "scatterv" if vector else "scatter", rank, size, root)
+    call = CallReader("scatter", "scatterv" if vector else "scatter", rank, size, root)
     if rank != call.root:
         call.refuse_in_place("recvbuf", recvbuf)
         target = call.one("recvbuf", recvbuf, writes=True)
@@ -106,7 +106,7 @@ def reduce_scatter(
     In place (sendbuf=MPI.IN_PLACE) recvbuf holds the input, and the result is put at its front.
     """
     method = "reduce_scatter_block" if recvcounts is None else "reduce_scatter"
-    call = Call("reduce_scatter", method, rank, size)
+    call = CallReader("reduce_scatter", method, rank, size)
     in_place = is_in_place(sendbuf) or sendbuf is None
     name, buffer = ("recvbuf", recvbuf) if in_place else ("sendbuf", sendbuf)
     source, blocks = call.counted(name, buffer, recvcounts, writes=in_place)
@@ -123,7 +123,7 @@ def reduce_scatter(
 
 def alltoall(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) -> Operands:
     """Alltoall, Alltoallv: block q of the input goes to rank q, whose block becomes this rank's."""
-    call = Call("alltoall", "alltoallv" if vector else "alltoall", rank, size)
+    call = CallReader("alltoall", "alltoallv" if vector else "alltoall", rank, size)
     in_place = is_in_place(sendbuf) or sendbuf is None
     target, out_blocks = call.blocks("recvbuf", recvbuf, vector, writes=True)
     nbytes = None if vector else sum(out_blocks[0])

@@ -83,7 +83,7 @@ def check_options(operands: Operands, algorithm: Any, stream: Any) -> None:
         raise TypeError(f"{method}: stream is {stream!r}, not a CUDA stream")
 
 
-class Call(Reader):
+class CallReader(Reader):
     """One call being understood: compares the arguments that it has read, and makes the operands."""
 
     def same(self, name: str, count: int, other: str, expected: int) -> None:

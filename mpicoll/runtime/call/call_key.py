@@ -18,7 +18,7 @@ from mpicoll.algorithms.registry import revision
 from mpicoll.runtime.arguments.operators import Average, Op
 from mpicoll.settings import settings
 
-Key = tuple[Any, ...]
+CallKey = tuple[Any, ...]
 
 #: bits of the flags that reading looks at: aligned, writeable
 _READ = 0x100 | 0x400
@@ -32,7 +32,7 @@ class UnreadableError(Exception):
 
 def call_key(
     method: str, arguments: tuple[Any, ...], algorithm: Any, rules: str, where: tuple[Any, ...]
-) -> Key | None:
+) -> CallKey | None:
     """Return the key of a call, the same in all forms; None if it must not be remembered.
 
     Args:

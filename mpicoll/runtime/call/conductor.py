@@ -33,10 +33,10 @@ from mpicoll.runtime.progress.exchange import Later, Routine, finished
 from mpicoll.runtime.progress.operations import Operation
 
 #: method, arguments, algorithm, stream, and the communicator's rules
-Asked = tuple[str, tuple[Any, ...], Any, Any, str]
+CallArguments = tuple[str, tuple[Any, ...], Any, Any, str]
 
 
-def blocking(context: Context, asked_for: Asked) -> None:
+def blocking(context: Context, asked_for: CallArguments) -> None:
     """Make a blocking call; where it fails with messages on their way, their memory is kept."""
     try:
         _blocking(context, asked_for)
@@ -46,7 +46,7 @@ def blocking(context: Context, asked_for: Asked) -> None:
         raise
 
 
-def _blocking(context: Context, asked_for: Asked) -> None:
+def _blocking(context: Context, asked_for: CallArguments) -> None:
     """Run a remembered call, or decide and remember."""
     method, arguments, algorithm, stream, rules = asked_for
     place = where(stream)
@@ -63,7 +63,7 @@ def _blocking(context: Context, asked_for: Asked) -> None:
     _run(call, lambda found: key if is_repeatable(found, place) else None)
 
 
-def look_up(context: Context, asked_for: Asked) -> tuple[Remembered, Bound]:
+def look_up(context: Context, asked_for: CallArguments) -> tuple[Remembered, Bound]:
     """Return a blocking call as it is remembered, and its program, without making it.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpicoll.dispatch.plan import Key, Plan, make_plan
+from mpicoll.dispatch.plan import Plan, PlanKey, make_plan
 from mpicoll.dispatch.select import Facts
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.operands import Operands
@@ -53,7 +53,7 @@ def plan_for(
         settings.reproducible if operands.row.reducing else "",
     )
     limit = scratch_limit or settings.scratch_limit
-    key = Key(
+    key = PlanKey(
         facts, context.rank, operands.root, algorithm or "", rules, settings.algorithms, settings.tuning, limit
     )
     try:

@@ -17,7 +17,7 @@ from mpi4py import MPI
 
 from mpicoll.errors import MismatchError, StalledError
 from mpicoll.runtime.context.call_cache import CallCache
-from mpicoll.runtime.context.first_call import Facts, agreed_settings, compare, own_facts
+from mpicoll.runtime.context.first_call import RankFacts, agreed_settings, compare, own_facts
 from mpicoll.runtime.context.slot import Slot
 from mpicoll.runtime.mpi import cuda_aware
 from mpicoll.runtime.mpi.waiter import Waiter, cores
@@ -92,7 +92,7 @@ class Context(Traffic):
         """
         yield duplicated.Test
         own = own_facts(mine, self.watch.address if self.watch else None)
-        facts: list[Facts] = yield from exchanged(self.comm, own)
+        facts: list[RankFacts] = yield from exchanged(self.comm, own)
         try:
             compare([one.settings for one in facts])
         except MismatchError as error:

@@ -31,7 +31,7 @@ AGREED = (
 
 
 @dataclass(frozen=True)
-class Facts:
+class RankFacts:
     """A rank's word on itself, told once.
 
     Attributes:
@@ -54,9 +54,9 @@ def agreed_settings(rules: str) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
 
 
-def own_facts(mine: dict[str, Any], address: Address | None) -> Facts:
+def own_facts(mine: dict[str, Any], address: Address | None) -> RankFacts:
     """Return this rank's facts."""
-    return Facts(mine, cuda_aware.decide(), MPI.Get_processor_name(), secrets.token_hex(8), address)
+    return RankFacts(mine, cuda_aware.decide(), MPI.Get_processor_name(), secrets.token_hex(8), address)
 
 
 def compare(all_settings: list[dict[str, Any]]) -> None:

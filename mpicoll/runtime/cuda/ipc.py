@@ -12,13 +12,13 @@ from collections.abc import Callable
 from functools import cache
 
 #: (address, attribute) -> value, None where the driver knows nothing of the address
-Reader = Callable[[int, int], int | None]
+AttributeReader = Callable[[int, int], int | None]
 
 #: CU_POINTER_ATTRIBUTE_IS_MANAGED and CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
 MANAGED, EXPORTABLE = 8, 10
 
 
-def can_be_mapped(address: int, read: Reader | None = None) -> bool:
+def can_be_mapped(address: int, read: AttributeReader | None = None) -> bool:
     """Tell whether peers can map the memory at an address of the current device.
 
     Args:

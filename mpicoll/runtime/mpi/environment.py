@@ -54,7 +54,7 @@ VARIABLES = (
 
 
 @dataclass
-class Prepared:
+class Preparation:
     """What was done before MPI started.
 
     Attributes:
@@ -70,7 +70,7 @@ class Prepared:
     overridden: dict[str, str] = field(default_factory=dict)
 
 
-prepared = Prepared()
+prepared = Preparation()
 
 
 def has_driver() -> bool:
@@ -78,7 +78,7 @@ def has_driver() -> bool:
     return Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists()
 
 
-def prepare() -> Prepared:
+def prepare() -> Preparation:
     """Load the CUDA-capable UCX and set the VARIABLES, if that can help and is not too late."""
     if prepared.ucx:
         return prepared
