@@ -76,7 +76,7 @@ def test_too_late(loaded, monkeypatch):
 def test_the_report_gives_the_reason_of_each(loaded):
     os.environ["UCX_MADE_UP"] = "slow"
     prepare()
-    lines = dict(info._variables())
+    lines = dict(info._prepared())
     assert lines["  set OMPI_MCA_pml"].startswith("ucx (Open MPI: ")
     assert lines["  kept UCX_MADE_UP"].startswith("slow (set by you, not fast; UCX: it is fast; 8 B in 10")
     assert len(lines) == len(names())
