@@ -42,6 +42,8 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 # What a rank printed is seen even when the job is aborted.
 export PYTHONUNBUFFERED := 1
+# Each rank of each job would compile all tests anew, for half a minute of work on 8 ranks.
+export PYTHONDONTWRITEBYTECODE :=
 # Where mpi4py's tests are kept.
 export MPICOLL_TEST_CONFORMANCE := .conformance
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
