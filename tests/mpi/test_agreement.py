@@ -87,9 +87,10 @@ DIFFERENT = {
 }
 
 
+@pytest.mark.case("ROOT-DIFF", "MISMATCH-COUNT", "MISMATCH-DTYPE")
 @pytest.mark.parametrize("field", DIFFERENT)
 def test_calls_that_differ(comm, field):
-    """ROOT-DIFF, MISMATCH-COUNT, MISMATCH-DTYPE: The same MismatchError everywhere; then the communicator works."""
+    """The same MismatchError everywhere; then the communicator works."""
     usual, odd, text = DIFFERENT[field]
     with mpicoll.override(debug=1):
         for turn in range(2):
@@ -142,10 +143,11 @@ def ended(request):
         request.Wait()
 
 
+@pytest.mark.case("HANG-EXC")
 @pytest.mark.parametrize("name", ["debug", "errors"])
 @pytest.mark.parametrize("form", ["blocking", "nonblocking", "persistent"])
 def test_what_one_rank_raises_all_raise(comm, name, form):
-    """HANG-EXC."""
+    """The other ranks' error names the rank and quotes its error."""
     method = {"blocking": "Allreduce", "nonblocking": "Iallreduce", "persistent": "Allreduce_init"}[form]
     value = {"debug": 1, "errors": "agree"}[name]
     with mpicoll.override(**{name: value}):
@@ -264,10 +266,11 @@ def work(form, algorithm="ring"):
     return call
 
 
+@pytest.mark.case("HANG-WHO")
 @pytest.mark.parametrize("form", ["Allreduce", "Iallreduce", "Allreduce_init"])
 @pytest.mark.parametrize("algorithm", ["ring", "recursive_doubling", "binomial"])
 def test_a_call_that_one_rank_skips(form, algorithm):
-    """HANG-WHO: Every rank that waits says what it waits for and who is missing, in time."""
+    """Every rank that waits says what it waits for and who is missing, in time."""
     if form != "Allreduce" and algorithm != "ring":
         return
     name = algorithm if mpicoll.algorithms("allreduce")["allreduce"].count(algorithm) else "ring"

@@ -69,9 +69,10 @@ def test_every_call_with_every_algorithm_that_can_serve(folder):
     assert found["facts"]["ranks"] == WORLD.size
 
 
+@pytest.mark.case("BENCH-TOL")
 def test_every_dtype_and_operator(folder):
     # A mean is not whole where it is multiplied by 1/p and not divided by p.
-    """BENCH-TOL."""
+    """The benchmark checks every dtype and operator, and finds no wrong element."""
     redops = "all" if WORLD.size & (WORLD.size - 1) == 0 else ",".join(name for name in REDUCTIONS if name != "AVG")
     arguments = f"--op allreduce,alltoallv --dtype all --redop {redops} --min 48 --max 48 --outofplace"
     status, found = results(folder, arguments)

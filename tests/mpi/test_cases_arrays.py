@@ -34,8 +34,9 @@ def total(values):
 # Layout.
 
 
+@pytest.mark.case("LAYOUT-STRIDED-SEND")
 def test_slices_and_transposed_slices(world, memory):
-    """LAYOUT-STRIDED-SEND: every second column is reduced, rows of a transposed matrix are sent."""
+    """Every second column is reduced, rows of a transposed matrix are sent."""
     xp, rank = memory.xp, world.rank
     x = xp.arange(24.0).reshape(4, 6) + rank
     y = xp.zeros((4, 3))
@@ -48,9 +49,10 @@ def test_slices_and_transposed_slices(world, memory):
     assert (memory.to_host(x) == sent).all()
 
 
+@pytest.mark.case("LAYOUT-FC")
 @pytest.mark.parametrize("orders", ["FC", "CF", "FF"])
 def test_the_order_in_memory_changes_no_element(world, memory, orders):
-    """LAYOUT-FC: one order where it is sent and another where it is received, in every kind of call."""
+    """One order where it is sent and another where it is received, in every kind of call."""
     xp, rank = memory.xp, world.rank
     matrix = np.arange(6.0).reshape(2, 3)
     mine = xp.asarray(matrix + 10 * rank, order=orders[0])
@@ -67,8 +69,9 @@ def test_the_order_in_memory_changes_no_element(world, memory, orders):
         assert (memory.to_host(many) == np.concatenate([matrix + 10 * r for r in range(SIZE)])).all()
 
 
+@pytest.mark.case("LAYOUT-OFFSET")
 def test_slices_that_start_elsewhere(world, memory):
-    """LAYOUT-OFFSET: a slice is sent from its own start, into another's own start."""
+    """A slice is sent from its own start, into another's own start."""
     xp, rank = memory.xp, world.rank
     x, y = xp.arange(20.0) + rank, xp.full(30, -1.0)
     world.Allreduce(x[7:19], y[11:23])
@@ -83,8 +86,9 @@ def test_slices_that_start_elsewhere(world, memory):
     assert float(y[0]) == total(lambda r: 6 + r)
 
 
+@pytest.mark.case("VIEW-ODD")
 def test_reversed_broadcast_and_overlapping_views(world, memory):
-    """VIEW-ODD: whatever can be read can be sent; a view whose elements share memory cannot be received."""
+    """Whatever can be read can be sent; a view whose elements share memory cannot be received."""
     xp = memory.xp
     x, y = xp.arange(4.0), xp.zeros(4)
     world.Allreduce(x[::-1], y)
@@ -100,9 +104,10 @@ def test_reversed_broadcast_and_overlapping_views(world, memory):
     assert memory.to_host(w).tolist() == [[0, SIZE], [SIZE, 2 * SIZE], [2 * SIZE, 3 * SIZE]]
 
 
+@pytest.mark.case("VIEW-ODD")
 @pytest.mark.parametrize("strides", [(0, 8), (8, 0), *(pytest.param(s) for s in ((8, 8), (-8, 8), (16, 8)))])
 def test_receiving_into_a_view_that_overlaps_itself(world, memory, strides):
-    """VIEW-ODD: two elements at one address have no value of their own."""
+    """Two elements at one address have no value of their own."""
     xp = memory.xp
     own = xp.zeros(8)
     view = xp.lib.stride_tricks.as_strided(own[2:], (2, 3), strides)
@@ -114,15 +119,17 @@ def test_receiving_into_a_view_that_overlaps_itself(world, memory, strides):
 # Sizes.
 
 
+@pytest.mark.case("ZERO-ALL")
 @pytest.mark.parametrize("method", METHODS)
 def test_every_collective_of_nothing(world, memory, method):
-    """ZERO-ALL: empty blocks everywhere; the ranks still match up."""
+    """Empty blocks everywhere; the ranks still match up."""
     check(world, Case(method, None, 0, pattern="zero" if method in VECTOR else ""), memory)
     check(world, Case(method, None, 2, root=1), memory)
 
 
+@pytest.mark.case("ZERO-ALL")
 def test_empty_views(world, memory):
-    """ZERO-ALL: arrays of no elements in several shapes, as views and as arrays, in and out."""
+    """Arrays of no elements in several shapes, as views and as arrays, in and out."""
     x = memory.xp.arange(10.0)
     for empty in (x[5:5], memory.xp.empty(0), memory.xp.zeros((1, 0, 2)), x.reshape(2, 5)[:, 3:3]):
         world.Allreduce(empty, memory.xp.empty_like(empty))
@@ -132,8 +139,9 @@ def test_empty_views(world, memory):
     assert memory.to_host(x).tolist() == list(range(10))
 
 
+@pytest.mark.case("ZEROD")
 def test_arrays_without_dimensions(world, memory):
-    """ZEROD: 0-d in, 0-d out, of the same kind; scalars of Python and NumPy can be given."""
+    """0-d in, 0-d out, of the same kind; scalars of Python and NumPy can be given."""
     found = mpicoll.allreduce(memory.xp.asarray(1.0), comm=world)
     assert (type(found), found.shape, found.dtype) == (memory.xp.ndarray, (), np.dtype("f8"))
     assert float(found) == SIZE
@@ -145,8 +153,9 @@ def test_arrays_without_dimensions(world, memory):
     assert mpicoll.allgather(memory.xp.asarray(3), comm=world).shape == (SIZE,)
 
 
+@pytest.mark.case("ZEROD")
 def test_a_scalar_cannot_receive(world):
-    """ZEROD: what cannot be changed cannot be received into, rather than keep its old value silently."""
+    """What cannot be changed cannot be received into, rather than keep its old value silently."""
     for call in (
         lambda: world.Allreduce(np.ones(()), np.float64(0)),
         lambda: world.Allreduce(MPI.IN_PLACE, np.float64(1)),
@@ -156,16 +165,18 @@ def test_a_scalar_cannot_receive(world):
     check(world, Case("Allreduce"))
 
 
+@pytest.mark.case("ALGO-SMALLCOUNT")
 @pytest.mark.parametrize("algorithm", ["ring", "reduce_scatter_allgather", "two_shot"])
 def test_fewer_elements_than_ranks(world, memory, algorithm):
-    """ALGO-SMALLCOUNT: algorithms that scatter the vector, with less of it than there are ranks."""
+    """Algorithms that scatter the vector, with less of it than there are ranks."""
     for count in sorted({0, 1, SIZE - 1, SIZE + 1}):
         check(world, Case("Allreduce", algorithm, count), memory)
         check(world, Case("Allreduce", f"{algorithm}/3", count, form="in place"), memory)
 
 
+@pytest.mark.case("DDT-SLOW")
 def test_sub_blocks_of_a_cube(world, memory):
-    """DDT-SLOW: blocks inside a larger array travel packed, in one message each, not row by row."""
+    """Blocks inside a larger array travel packed, in one message each, not row by row."""
     xp, p = memory.xp, SIZE
     cube = xp.arange(float((p + 2) * 6 * 5)).reshape(p + 2, 6, 5) + 1000 * world.rank
     out = xp.full((p + 2, 6, 5), -1.0)
@@ -178,9 +189,10 @@ def test_sub_blocks_of_a_cube(world, memory):
     assert (found == -1).all()
 
 
+@pytest.mark.case("UNEVEN-GATHER")
 @pytest.mark.mpi(min_size=2)
 def test_ranks_bring_different_amounts(world, memory):
-    """UNEVEN-GATHER: counts are found, and the pieces are joined in the order of the ranks."""
+    """Counts are found, and the pieces are joined in the order of the ranks."""
     rank, last = world.rank, SIZE - 1
     mine = memory.xp.full((rank + 1, 3), float(rank))
     joined = np.repeat(np.arange(float(SIZE)), np.arange(1, SIZE + 1))
@@ -195,9 +207,10 @@ def test_ranks_bring_different_amounts(world, memory):
     assert mpicoll.allgatherv(empty, comm=world)[1] == [0] + [2] * last
 
 
+@pytest.mark.case("UNEVEN-GATHER")
 @pytest.mark.mpi(min_size=2)
 def test_equal_blocks_that_are_not_equal(world):
-    """UNEVEN-GATHER: the call for equal blocks refuses others, on every rank when calls are compared."""
+    """The call for equal blocks refuses others, on every rank when calls are compared."""
     rank = world.rank
     with mpicoll.override(debug=1):
         with pytest.raises(mpicoll.MismatchError, match=r"^allgather #\d+: "):
@@ -210,9 +223,10 @@ def test_equal_blocks_that_are_not_equal(world):
     check(world, Case("Allgather"))
 
 
+@pytest.mark.case("COUNTS-FORM")
 @pytest.mark.parametrize("kind", ["list", "tuple", "int32", "int64", "numbers"])
 def test_counts_of_any_kind(world, memory, kind):
-    """COUNTS-FORM: lists, tuples, arrays, NumPy numbers; in elements, displacements left out or not."""
+    """Lists, tuples, arrays, NumPy numbers; in elements, displacements left out or not."""
     rank, counts = world.rank, [2 * (r + 1) for r in range(SIZE)]
     if kind == "tuple" and SIZE == 2:
         pytest.skip("a tuple of two is counts and displacements, as in mpi4py")
@@ -238,14 +252,16 @@ def test_counts_of_any_kind(world, memory, kind):
 # Dtypes.
 
 
+@pytest.mark.case("DTYPE-F16")
 @pytest.mark.parametrize("method", ["Bcast", "Allgather", "Alltoall", "Gather", "Scatter"])
 def test_half_precision_is_moved(world, memory, method):
-    """DTYPE-F16: movement needs no type of MPI's."""
+    """Movement needs no type of MPI's."""
     check(world, Case(method, None, 7, dtype="float16", root=1), memory)
 
 
+@pytest.mark.case("DTYPE-F16")
 def test_half_precision_sums(world, memory):
-    """DTYPE-F16: near the largest number; what is too large becomes infinite, as it does in NumPy."""
+    """Near the largest number; what is too large becomes infinite, as it does in NumPy."""
     y = memory.xp.zeros(4, "f2")
     world.Allreduce(memory.xp.asarray([60000, 1, 0.5, -2], "f2") / (SIZE if SIZE > 1 else 1), y)
     assert np.allclose(memory.to_host(y).astype("f4"), [60000, 1, 0.5, -2], rtol=SIZE * 2.0**-10)
@@ -254,8 +270,9 @@ def test_half_precision_sums(world, memory):
     assert np.isinf(memory.to_host(y)[0]) == (SIZE > 1)
 
 
+@pytest.mark.case("DTYPE-CPLX")
 def test_complex_numbers(world, memory):
-    """DTYPE-CPLX: sums and products are right, an order there is not."""
+    """Sums and products are right, an order there is not."""
     for dtype in data.COMPLEX:
         for op in ("SUM", "PROD"):
             check(world, Case("Allreduce", None, 9, dtype=dtype, op=op), memory)
@@ -266,9 +283,10 @@ def test_complex_numbers(world, memory):
     check(world, Case("Allreduce"), memory)
 
 
+@pytest.mark.case("DTYPE-ENDIAN")
 @pytest.mark.parametrize("dtype", [">f8", ">i4"])
 def test_the_other_byte_order_in_both_spellings(world, dtype):
-    """DTYPE-ENDIAN: refused by name with and without MPI's type; moved as it is."""
+    """Refused by name with and without MPI's type; moved as it is."""
     native = np.dtype(dtype).newbyteorder("=")
     named = {"f8": MPI.DOUBLE, "i4": MPI.INT}[native.str[1:]]
     x, y = np.arange(3).astype(dtype), np.zeros(3, dtype)
@@ -283,8 +301,9 @@ def test_the_other_byte_order_in_both_spellings(world, dtype):
     assert z.dtype == np.dtype(dtype)
 
 
+@pytest.mark.case("DTYPE-STRUCT")
 def test_records_dates_and_objects(world):
-    """DTYPE-STRUCT: what has a fixed size moves as bytes; it is not reduced, and objects are refused."""
+    """What has a fixed size moves as bytes; it is not reduced, and objects are refused."""
     pair = np.dtype([("a", "i4"), ("b", "f8")])
     for array in (np.array([(1, 2.5), (3, 4.5)], pair), np.array(["2020-01-02", "2021-03-04"], "datetime64[D]")):
         x = array.copy() if world.rank == SIZE - 1 else np.zeros_like(array)
@@ -301,9 +320,10 @@ def test_records_dates_and_objects(world):
     check(world, Case("Bcast"))
 
 
+@pytest.mark.case("INT-WRAP")
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8"])
 def test_sums_of_integers_wrap(world, memory, dtype):
-    """INT-WRAP: results have the dtype of the arrays, and what does not fit wraps around."""
+    """Results have the dtype of the arrays, and what does not fit wraps around."""
     top = np.iinfo(dtype).max
     y = memory.xp.zeros(5, dtype)
     world.Allreduce(memory.xp.full(5, top, dtype), y)
@@ -313,10 +333,11 @@ def test_sums_of_integers_wrap(world, memory, dtype):
     assert memory.to_host(y).tolist() == [wanted] * 5
 
 
+@pytest.mark.case("NAN-MAX")
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("op", ["MAX", "MIN"])
 def test_not_a_number_stays(world, memory, op):
-    """NAN-MAX: a NaN on one rank is a NaN on all, with every algorithm, in half precision too."""
+    """A NaN on one rank is a NaN on all, with every algorithm, in half precision too."""
     ops = {"MAX": MPI.MAX, "MIN": MPI.MIN}
     x = np.ones(3)
     x[1] = np.nan if world.rank == 0 else 1
@@ -331,9 +352,10 @@ def test_not_a_number_stays(world, memory, op):
         assert {"linear", "ring"} <= set(each_that_serves("allreduce", SIZE, reduce))
 
 
+@pytest.mark.case("GUARD-OVERRUN")
 @pytest.mark.parametrize("method", METHODS)
 def test_nothing_around_the_arrays_is_written(world, memory, method):
-    """GUARD-OVERRUN: sentinels before, behind and between the blocks are as they were, for every width."""
+    """Sentinels before, behind and between the blocks are as they were, for every width."""
     for dtype in WIDTHS:
         for count in (1, 5):
             check(world, Case(method, None, count, pattern="uneven" if method in VECTOR else "", dtype=dtype), memory)
@@ -342,8 +364,9 @@ def test_nothing_around_the_arrays_is_written(world, memory, method):
 # One buffer for both.
 
 
+@pytest.mark.case("ALIAS")
 def test_one_array_for_both_sides(world, memory):
-    """ALIAS: exactly the same memory is in place; a part of it is refused before anything is sent."""
+    """Exactly the same memory is in place; a part of it is refused before anything is sent."""
     xp, rank = memory.xp, world.rank
     x = xp.full(6, rank + 1.0)
     world.Allreduce(x, x)
@@ -359,9 +382,10 @@ def test_one_array_for_both_sides(world, memory):
     assert memory.to_host(x).tolist() == list(range(8))
 
 
+@pytest.mark.case("INPLACE-RS", "INPLACE-DISPL", "INPLACE-ROOT")
 @pytest.mark.parametrize("method", METHODS)
 def test_in_place_with_every_method_that_has_it(world, memory, method):
-    """INPLACE-RS, INPLACE-DISPL, INPLACE-ROOT: own blocks are read where they are, for any root."""
+    """Own blocks are read where they are, for any root."""
     for form in forms(method)[1:]:
         for root in {0, SIZE - 1}:
             vector = method in VECTOR
@@ -369,8 +393,9 @@ def test_in_place_with_every_method_that_has_it(world, memory, method):
             check(world, Case(**{**vars(case), "form": form}), memory)
 
 
+@pytest.mark.case("INPLACE-RS")
 def test_in_place_at_the_front(world, memory):
-    """INPLACE-RS: the whole input is read, and the result lies at the front, as in MPI."""
+    """The whole input is read, and the result lies at the front, as in MPI."""
     x = memory.xp.arange(3.0 * SIZE) + world.rank
     world.Reduce_scatter_block(MPI.IN_PLACE, x)
     mine = np.arange(3.0 * SIZE)[3 * world.rank : 3 * world.rank + 3]
@@ -383,10 +408,11 @@ def test_in_place_at_the_front(world, memory):
     assert memory.to_host(x)[: len(mine)].tolist() == total(lambda r: mine + r).tolist()
 
 
+@pytest.mark.case("GATHER-NONE")
 @pytest.mark.parametrize("method", ["Gather", "Gatherv", "Reduce", "Scatter", "Scatterv"])
 @pytest.mark.parametrize("root", {0, SIZE - 1})
 def test_none_where_it_does_not_matter(world, memory, method, root):
-    """GATHER-NONE: off the root the other buffer may be None, whoever is the root."""
+    """Off the root the other buffer may be None, whoever is the root."""
     rank = world.rank
     one = memory.xp.full(2, float(rank))
     many = memory.xp.arange(2.0 * SIZE) if rank == root else None
@@ -401,8 +427,9 @@ def test_none_where_it_does_not_matter(world, memory, method, root):
         assert memory.to_host(many).tolist() == np.repeat(range(SIZE), 2).tolist()
 
 
+@pytest.mark.case("READONLY")
 def test_arrays_that_must_not_be_written(world):
-    """READONLY: fine where they are only read; refused where they are received into."""
+    """Fine where they are only read; refused where they are received into."""
     frozen = np.full(3, 2.0)
     frozen.flags.writeable = False
     assert mpicoll.allreduce(frozen, comm=world).tolist() == [2.0 * SIZE] * 3
@@ -417,8 +444,9 @@ def test_arrays_that_must_not_be_written(world):
 # What comes back.
 
 
+@pytest.mark.case("SHAPE-KEEP")
 def test_shape_dtype_and_kind_are_kept(world, memory):
-    """SHAPE-KEEP: of a new result; and a given one is the one that is returned."""
+    """Of a new result; and a given one is the one that is returned."""
     x = memory.xp.ones((3, 4), "f4")
     for function in (mpicoll.allreduce, mpicoll.scan, mpicoll.exscan):
         found = function(x, comm=world)
@@ -435,8 +463,9 @@ def test_shape_dtype_and_kind_are_kept(world, memory):
     assert found.shape == (3, 4)
 
 
+@pytest.mark.case("PICKLE-PATH")
 def test_arrays_are_never_pickled(world, memory):
-    """PICKLE-PATH: no array is given to a method for objects, and shapes are as they were."""
+    """No array is given to a method for objects, and shapes are as they were."""
 
     def fail(self, *arguments, **named):
         raise AssertionError("an array is sent as an object")
@@ -450,24 +479,27 @@ def test_arrays_are_never_pickled(world, memory):
     comm.Alltoall(memory.xp.ones(SIZE), memory.xp.zeros(SIZE))
 
 
+@pytest.mark.case("PICKLE-PATH")
 @pytest.mark.mpi(min_size=2)
 def test_shapes_do_not_broadcast(world):
-    """PICKLE-PATH: (3,) and (2, 1) are no call together, and do not become (2, 3)."""
+    """(3,) and (2, 1) are no call together, and do not become (2, 3)."""
     x = np.ones(3) if world.rank == 0 else np.ones((2, 1))
     with mpicoll.override(debug=1), pytest.raises(mpicoll.MismatchError, match="differ in count 3 and 2"):
         mpicoll.allreduce(x, comm=world)
 
 
-@pytest.mark.skipif(SIZE != 1, reason="of one rank")
+@pytest.mark.case("SIZE1")
+@pytest.mark.ranks(1)
 @pytest.mark.parametrize("method", METHODS)
 def test_alone(world, memory, method):
-    """SIZE1: one rank fills its results too, in every form."""
+    """One rank fills its results too, in every form."""
     for form in forms(method):
         check(world, Case(method, None, 4, form=form), memory)
 
 
+@pytest.mark.case("SIZE1")
 def test_alone_makes_the_same_mistakes(comms):
-    """SIZE1: what is refused among several is refused alone."""
+    """What is refused among several is refused alone."""
     alone = comms["self"]
     for error, call in (
         (TypeError, lambda: alone.Allreduce(np.ones(3), np.zeros(3, "f4"))),
@@ -496,8 +528,9 @@ def torch_device(request):
     return torch, f"cuda:{cupy.cuda.Device().id}"
 
 
+@pytest.mark.case("TORCH")
 def test_tensors(world, torch_device):
-    """TORCH: the result is seen in the tensor; bool, strided and many calls; grad is refused by name."""
+    """The result is seen in the tensor; bool, strided and many calls; grad is refused by name."""
     torch, device = torch_device
     x = torch.ones(4, device=device)
     for _ in range(200):
@@ -516,8 +549,9 @@ def test_tensors(world, torch_device):
     check(world, Case("Allreduce"))
 
 
+@pytest.mark.case("TORCH")
 def test_tensor_of_another_library(world):
-    """TORCH: a stand-in for a CPU tensor, since the library itself may be missing: only its names are used."""
+    """A stand-in for a CPU tensor, since the library itself may be missing: only its names are used."""
 
     class Tensor:
         __module__ = "torch"
@@ -538,10 +572,11 @@ def test_tensor_of_another_library(world):
         world.Allreduce(x, y)
 
 
+@pytest.mark.case("MIXED-HOSTDEV")
 @pytest.mark.gpu
 @pytest.mark.mpi(min_size=2)
 def test_host_arrays_on_one_rank_and_device_arrays_on_others(world):
-    """MIXED-HOSTDEV: the same error on every rank when calls are compared, and no rank hangs."""
+    """The same error on every rank when calls are compared, and no rank hangs."""
     import cupy
 
     xp = np if world.rank == 0 else cupy
@@ -551,9 +586,10 @@ def test_host_arrays_on_one_rank_and_device_arrays_on_others(world):
     check(world, Case("Allreduce"))
 
 
+@pytest.mark.case("DTYPE-BOOL")
 @pytest.mark.parametrize("op", data.OPERATORS)
 def test_truth_values(world, memory, op):
-    """DTYPE-BOOL: every operator is defined for them, and stores only 0 and 1; they are moved as well."""
+    """Every operator is defined for them, and stores only 0 and 1; they are moved as well."""
     check(world, Case("Allreduce", None, 8, dtype="bool", op=op), memory)
     check(world, Case("Reduce_scatter_block", None, 3, dtype="bool", op=op), memory)
     check(world, Case("Bcast", None, 8, dtype="bool"), memory)

@@ -64,9 +64,10 @@ def in_threads(*functions):
 # Calls in flight.
 
 
+@pytest.mark.case("NBRED-GPU")
 @pytest.mark.parametrize("method", ["Ireduce", "Iallreduce", "Ireduce_scatter_block", "Iscan", "Iexscan"])
 def test_nonblocking_reductions(world, memory, method):
-    """NBRED-GPU: on the arrays' device, by our own messages."""
+    """On the arrays' device, by our own messages."""
     xp, scattered = memory.xp, "scatter" in method
     x, y = xp.ones(4 * SIZE if scattered else 4), xp.zeros(4)
     request = getattr(world, method)(x, y)
@@ -75,8 +76,9 @@ def test_nonblocking_reductions(world, memory, method):
     assert memory.to_host(y).tolist() == [wanted] * 4
 
 
+@pytest.mark.case("NB-LIFETIME")
 def test_arrays_that_only_the_request_holds(world, memory):
-    """NB-LIFETIME: the input is a temporary, and its memory would be taken by the next array."""
+    """The input is a temporary, and its memory would be taken by the next array."""
     results, requests = [], []
     for turn in range(2):
         y = memory.xp.zeros(5000)
@@ -87,9 +89,10 @@ def test_arrays_that_only_the_request_holds(world, memory):
         assert (memory.to_host(y) == SIZE * (1.0 + turn)).all()
 
 
+@pytest.mark.case("NB-LIFETIME")
 @several
 def test_a_request_that_is_dropped(world, memory):
-    """NB-LIFETIME: dropping it warns, and the call is completed all the same."""
+    """Dropping it warns, and the call is completed all the same."""
     y = memory.xp.zeros(5)
     world.Barrier()
     if RANK == 0:
@@ -108,9 +111,10 @@ def test_a_request_that_is_dropped(world, memory):
     assert memory.to_host(y).tolist() == [SIZE] * 5
 
 
+@pytest.mark.case("NB-PROGRESS")
 @several
 def test_testing_makes_progress(world, memory):
-    """NB-PROGRESS: all steps of a call can pass inside Test, while the program does other things."""
+    """All steps of a call can pass inside Test, while the program does other things."""
     x, y = memory.xp.ones(3000), memory.xp.zeros(3000)
     request = world.Iallreduce(x, y, algorithm="ring/2")
     end = time.monotonic() + 30
@@ -122,9 +126,10 @@ def test_testing_makes_progress(world, memory):
     assert (memory.to_host(y) == SIZE).all()
 
 
+@pytest.mark.case("NB-PROGRESS")
 @several
 def test_waiting_for_one_advances_the_others(world):
-    """NB-PROGRESS: ranks wait for their requests in different orders."""
+    """Ranks wait for their requests in different orders."""
     ys = [np.zeros(10) for _ in range(4)]
     requests = [world.Iallreduce(np.full(10, float(k)), y) for k, y in enumerate(ys)]
     for request in requests if RANK % 2 else reversed(requests):
@@ -132,8 +137,9 @@ def test_waiting_for_one_advances_the_others(world):
     assert [y[0] for y in ys] == [k * SIZE for k in range(4)]
 
 
+@pytest.mark.case("NB-ORDER")
 def test_several_in_flight_complete_in_any_order(world, memory):
-    """NB-ORDER: started in the same order everywhere, each result is its own call's."""
+    """Started in the same order everywhere, each result is its own call's."""
     total, most = memory.xp.zeros(6), memory.xp.zeros(6)
     x = memory.xp.full(6, RANK + 1.0)
     first = world.Iallreduce(x, total, MPI.SUM)
@@ -147,8 +153,9 @@ def test_several_in_flight_complete_in_any_order(world, memory):
 # Operators.
 
 
+@pytest.mark.case("UDOP-GPU")
 def test_a_function_of_two_arrays_as_operator(world, memory):
-    """UDOP-GPU: it gets arrays, and they are on the device of the arguments."""
+    """It gets arrays, and they are on the device of the arguments."""
     seen = []
 
     def larger(a, b):
@@ -165,9 +172,10 @@ def test_a_function_of_two_arrays_as_operator(world, memory):
     assert memory.to_host(y).tolist() == [1] * 100
 
 
+@pytest.mark.case("UDOP-GPU")
 @several
 def test_an_operator_that_raises(own):
-    """UDOP-GPU: it is an ordinary exception of the call, and the program goes on."""
+    """It is an ordinary exception of the call, and the program goes on."""
 
     def fail(a, b):
         raise ArithmeticError("no such sum")
@@ -178,9 +186,10 @@ def test_an_operator_that_raises(own):
     assert MPI.COMM_WORLD.allreduce(1) == SIZE
 
 
+@pytest.mark.case("ALGO-NONCOMM")
 @pytest.mark.parametrize("method", ["Reduce", "Allreduce", "Scan"])
 def test_the_order_of_ranks_is_kept(world, memory, method):
-    """ALGO-NONCOMM: a product of matrices; the first and the last rank as root."""
+    """A product of matrices; the first and the last rank as root."""
     product = mpicoll.Op(lambda a, b: (a.reshape(-1, 2, 2) @ b.reshape(-1, 2, 2)).reshape(-1), width=4)
     matrices = [np.array([[1.0, r + 1], [1, 0]]) for r in range(SIZE)]
     wanted = np.linalg.multi_dot([np.eye(2), *(matrices[: RANK + 1] if method == "Scan" else matrices)])
@@ -195,9 +204,10 @@ def test_the_order_of_ranks_is_kept(world, memory, method):
 # Algorithms.
 
 
+@pytest.mark.case("ALGO-NPOF2")
 @pytest.mark.parametrize("method", [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier"])
 def test_every_algorithm_on_this_number_of_ranks(world, memory, method):
-    """ALGO-NPOF2: right, or refused by name; the first and the last rank as root."""
+    """Right, or refused by name; the first and the last rank as root."""
     for algorithm in next(iter(mpicoll.algorithms(method).values())):
         for root in sorted({0, SIZE - 1}) if method in ROOTED else (0,):
             check(world, Case(method, algorithm, 5, "uneven" if method in VECTOR else "", root=root), memory)
@@ -205,9 +215,10 @@ def test_every_algorithm_on_this_number_of_ranks(world, memory, method):
     assert card is None or refusal(Case(method, card.name), SIZE)
 
 
+@pytest.mark.case("FP-CONSISTENT")
 @pytest.mark.parametrize("dtype", ["f2", "f4"])
 def test_bits_do_not_depend_on_the_rank(world, memory, dtype):
-    """FP-CONSISTENT: for every algorithm; and with reproducible="ranks" not on algorithm or length either."""
+    """For every algorithm; and with reproducible="ranks" not on algorithm or length either."""
     data = np.random.default_rng(RANK).standard_normal(4000).astype(dtype)
     for count in (1, 16, 4000):
         y = memory.xp.zeros(count, dtype)
@@ -230,8 +241,9 @@ def test_bits_do_not_depend_on_the_rank(world, memory, dtype):
     assert ran
 
 
+@pytest.mark.case("TUNE-SIZE")
 def test_a_threshold_is_exact(own):
-    """TUNE-SIZE: one byte less, the same, one more; and which algorithm ran can be asked."""
+    """One byte less, the same, one more; and which algorithm ran can be asked."""
     for count, name in ((99, "linear"), (100, "binomial"), (101, "binomial")):
         x = np.zeros(count, "u1")
         with mpicoll.override(algorithms="bcast:0-100:linear;bcast:100-inf:binomial"):
@@ -249,8 +261,9 @@ def test_a_threshold_is_exact(own):
 # Communicators.
 
 
+@pytest.mark.case("COMM-LEAK")
 def test_split_use_and_free_many_times(world):
-    """COMM-LEAK: no communicator stays behind, nor does a wrapper make one."""
+    """No communicator stays behind, nor does a wrapper make one."""
     before = len(channel.live)
     for turn in range(10):
         comm = world.Split(RANK % 2, RANK)
@@ -264,8 +277,9 @@ def test_split_use_and_free_many_times(world):
     assert len(channel.live) == before
 
 
+@pytest.mark.case("COMM-NULL")
 def test_ranks_are_those_of_the_communicator(comms):
-    """COMM-NULL: reversed, split and Cartesian communicators; ranks that are left out get the null one."""
+    """Reversed, split and Cartesian communicators; ranks that are left out get the null one."""
     world = comms["world"]
     backwards = world.Split(0, -RANK)
     x = np.full(2, float(RANK))
@@ -285,8 +299,9 @@ def test_ranks_are_those_of_the_communicator(comms):
         left_out.Free()
 
 
+@pytest.mark.case("TAG-UB")
 def test_tags_stay_below_their_bound(own):
-    """TAG-UB: counters that were running for long make no tag too large, on split communicators too."""
+    """Counters that were running for long make no tag too large, on split communicators too."""
     half = own.Split(RANK % 2)
     for comm in (own, half):
         channel = comm._get_channel()
@@ -306,17 +321,19 @@ def test_tags_stay_below_their_bound(own):
     half.Free()
 
 
-@pytest.mark.skipif(SIZE not in (2, 3), reason="slow with more ranks")
+@pytest.mark.case("TAG-UB")
+@pytest.mark.ranks(2, 3)  # slow with more
 def test_many_segments_need_no_more_tags(world):
-    """TAG-UB: more messages than a slot has tags."""
+    """More messages than a slot has tags."""
     x = np.arange(16.0 * TAGS) + RANK
     world.Bcast(x, algorithm=f"linear/{TAGS + 5}")
     assert (x == np.arange(16.0 * TAGS)).all()
 
 
+@pytest.mark.case("THREADS")
 @needs_threads
 def test_threads_with_communicators_of_their_own(world):
-    """THREADS: two threads, each with a communicator, at the same time."""
+    """Two threads, each with a communicator, at the same time."""
     comms = [mpicoll.Communicator(MPI.COMM_WORLD.Dup()) for _ in range(2)]
 
     def work(comm, factor):
@@ -332,9 +349,10 @@ def test_threads_with_communicators_of_their_own(world):
         comm.Free()
 
 
+@pytest.mark.case("COMM-LAZYDUP")
 @needs_threads
 def test_the_first_call_from_a_thread(own):
-    """COMM-LAZYDUP: the private duplicate is made by a worker thread while the main thread is in MPI."""
+    """The private duplicate is made by a worker thread while the main thread is in MPI."""
     y, met = np.zeros(3), threading.Event()
 
     def work():
@@ -352,9 +370,10 @@ def test_the_first_call_from_a_thread(own):
     assert y.tolist() == [SIZE] * 3
 
 
+@pytest.mark.case("COMM-LAZYDUP")
 @several
 def test_wrapping_on_some_ranks_only(world):
-    """COMM-LAZYDUP: a wrapper alone makes no collective call."""
+    """A wrapper alone makes no collective call."""
     if RANK == 0:
         for _ in range(3):
             mpicoll.Communicator(MPI.COMM_WORLD)
@@ -369,8 +388,9 @@ def test_wrapping_on_some_ranks_only(world):
 # Large counts.
 
 
+@pytest.mark.case("INT32-DISPL")
 def test_addresses_of_large_arrays():
-    """INT32-DISPL: counts fit in 32 bits, what they add up to does not."""
+    """Counts fit in 32 bits, what they add up to does not."""
     counts = (1_200_000_000,) * 3
     displs = (0, 1_200_000_000, 2_400_000_000)
     shape = Shape(False, 0, ((counts[2],), (0,)), (counts, displs), 2, 3, False, 1)
@@ -381,8 +401,9 @@ def test_addresses_of_large_arrays():
     assert layout.runs(Ref("output", (0, 1, 2)), 1, bases)[-1] == ((1 << 40) + 3_000_000_000, 600_000_000)
 
 
+@pytest.mark.case("BIGCOUNT")
 def test_addresses_of_a_large_vector():
-    """BIGCOUNT: more than 2**31 elements of 8 bytes, in segments and blocks, without a gap."""
+    """More than 2**31 elements of 8 bytes, in segments and blocks, without a gap."""
     count = (1 << 33) + 5
     shape = Shape(True, count, ((), ()), ((), ()), 0, 4, False, 2)
     layout = Layout(shape, Schedule.of([], blocks=4), 64, 4, 8)
@@ -393,9 +414,10 @@ def test_addresses_of_a_large_vector():
     assert max(n for _, n in runs) < 1 << 30
 
 
+@pytest.mark.case("BIGCOUNT")
 @pytest.mark.parametrize("name", ["Bcast", "Allreduce", "Allgather", "Alltoall", "Reduce_scatter_block", "Scan"])
 def test_messages_of_large_arrays_are_cut(name):
-    """BIGCOUNT: no message has more than 2**30 bytes, whatever the algorithm."""
+    """No message has more than 2**30 bytes, whatever the algorithm."""
     for nbytes in ((1 << 31) + 8, 3 * (1 << 32) + 1):
 
         def cut(algorithm, nbytes=nbytes):
@@ -409,11 +431,12 @@ def test_messages_of_large_arrays_are_cut(name):
 big = pytest.mark.skipif("MPICOLL_TEST_BIG" not in os.environ, reason="takes gigabytes: set MPICOLL_TEST_BIG")
 
 
+@pytest.mark.case("BIGCOUNT")
 @big
 @pytest.mark.slow
 @pytest.mark.mpi(min_size=2)
 def test_more_than_2_to_the_31_elements(world):
-    """BIGCOUNT: int8 arrays a little longer than 2**31, broadcast and reduced."""
+    """Int8 arrays a little longer than 2**31, broadcast and reduced."""
     count = (1 << 31) + 8
     x = np.full(count, RANK + 1, "i1") if RANK < 2 else np.zeros(count, "i1")
     world.Allreduce(MPI.IN_PLACE, x)
@@ -424,11 +447,12 @@ def test_more_than_2_to_the_31_elements(world):
     assert x[-8:].tolist() == x[:8].tolist() == [1] * 8
 
 
+@pytest.mark.case("INT32-DISPL")
 @big
 @pytest.mark.slow
 @pytest.mark.mpi(min_size=2)
 def test_displacements_above_2_to_the_31(world):
-    """INT32-DISPL: blocks whose counts fit in 32 bits, and whose places do not."""
+    """Blocks whose counts fit in 32 bits, and whose places do not."""
     each = 1_100_000_000 if SIZE == 2 else (1 << 31) // SIZE + 1000
     counts, displs = [each] * SIZE, [r * each for r in range(SIZE)]
     y = np.zeros(each * SIZE, "i1")
@@ -438,8 +462,9 @@ def test_displacements_above_2_to_the_31(world):
         assert y[displs[r]] == y[displs[r] + each - 1] == r + 1
 
 
+@pytest.mark.case("INT32-DISPL")
 def test_gathered_counts_that_overflow_together(world):
-    """INT32-DISPL: the number of bytes is computed with Python's integers, whatever holds the counts."""
+    """The number of bytes is computed with Python's integers, whatever holds the counts."""
     from mpicoll.runtime.spec import read_spec
 
     spec = read_spec("allgatherv", "recvbuf", [np.zeros(1, "i1"), np.full(3, 1_200_000_000, "i4")])
@@ -447,8 +472,9 @@ def test_gathered_counts_that_overflow_together(world):
     assert all(type(c) is int for c in spec.counts)
 
 
+@pytest.mark.case("ALGO-NPOF2")
 def test_reductions_at_every_root(world):
-    """ALGO-NPOF2: whatever the distance to the root is."""
+    """Whatever the distance to the root is."""
     for method in (m for m in REDUCING if m in ROOTED):
         for root in range(SIZE):
             check(world, Case(method, None, 3, root=root))

@@ -67,9 +67,10 @@ def ranks_of_my_device():
 # Order.
 
 
+@pytest.mark.case("SYNC-PRODUCER")
 @PATHS
 def test_a_kernel_that_is_still_running(world, memory):
-    """SYNC-PRODUCER: the array is filled by queued work, and reduced at once, a hundred times."""
+    """The array is filled by queued work, and reduced at once, a hundred times."""
     xp = memory.xp
     x, y, wrong = xp.zeros(50_000), xp.zeros(50_000), xp.zeros((), "i8")
     for turn in range(100):
@@ -79,10 +80,11 @@ def test_a_kernel_that_is_still_running(world, memory):
     assert int(wrong) == 0
 
 
+@pytest.mark.case("SYNC-STREAM")
 @PATHS
 @pytest.mark.parametrize("how", ["stream=", "event", "current"])
 def test_data_of_another_stream(world, memory, how):
-    """SYNC-STREAM: named by stream=, ordered by an event before the current one, or made current."""
+    """Named by stream=, ordered by an event before the current one, or made current."""
     xp = memory.xp
     stream = xp.cuda.Stream(non_blocking=True)
     x, y = xp.zeros(50_000), xp.zeros(50_000)
@@ -104,9 +106,10 @@ def test_data_of_another_stream(world, memory, how):
         xp.cuda.Device().synchronize()
 
 
+@pytest.mark.case("SYNC-STREAM")
 @PATHS
 def test_an_exporter_that_names_its_stream(world, memory):
-    """SYNC-STREAM: an array of another library says on which stream its data are made."""
+    """An array of another library says on which stream its data are made."""
     xp = memory.xp
     stream = xp.cuda.Stream(non_blocking=True)
 
@@ -127,8 +130,9 @@ def test_an_exporter_that_names_its_stream(world, memory):
         assert (y == turn * SIZE + RANKS - SIZE).all()
 
 
+@pytest.mark.case("SYNC-STAGE")
 def test_staging_on_a_stream_of_the_users(world):
-    """SYNC-STAGE: many lengths and changing data; pinned memory is not used again before it was copied."""
+    """Many lengths and changing data; pinned memory is not used again before it was copied."""
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -146,9 +150,10 @@ def test_staging_on_a_stream_of_the_users(world):
                 assert int(wrong) == 0
 
 
+@pytest.mark.case("CTX-THREAD")
 @PATHS
 def test_a_thread_that_never_used_the_device(world, memory):
-    """CTX-THREAD: blocking and nonblocking calls from a new thread."""
+    """Blocking and nonblocking calls from a new thread."""
     xp, failed = memory.xp, []
     x, y, z = xp.full(5000, RANK + 1.0), xp.zeros(5000), xp.zeros(5000)
     xp.cuda.Device().synchronize()
@@ -170,10 +175,11 @@ def test_a_thread_that_never_used_the_device(world, memory):
     assert (z == RANKS).all()
 
 
+@pytest.mark.case("NBRED-GPU")
 @PATHS
 @pytest.mark.parametrize("method", ["Ireduce", "Iallreduce", "Ireduce_scatter_block", "Iscan", "Iexscan"])
 def test_nonblocking_reductions_of_many_sizes(world, memory, method):
-    """NBRED-GPU: several in flight, on the device, finished in any order."""
+    """Several in flight, on the device, finished in any order."""
     xp, factor = memory.xp, SIZE if "scatter" in method else 1
     wanted = {"Iscan": RANK + 1, "Iexscan": RANK, "Ireduce": SIZE if RANK == 0 else 0}.get(method, SIZE)
     pairs = [(xp.ones(n * factor), xp.zeros(n)) for n in (1, 1000, 200_000)]
@@ -183,9 +189,10 @@ def test_nonblocking_reductions_of_many_sizes(world, memory, method):
         assert (memory.to_host(y) == wanted).all()
 
 
+@pytest.mark.case("NB-LIFETIME")
 @PATHS
 def test_a_request_of_a_temporary(world, memory):
-    """NB-LIFETIME: the pool would give the memory of the input to the next array."""
+    """The pool would give the memory of the input to the next array."""
     xp = memory.xp
     requests, results = [], []
     for turn in range(5):
@@ -197,9 +204,10 @@ def test_a_request_of_a_temporary(world, memory):
         assert (y == SIZE * (1 + turn)).all()
 
 
+@pytest.mark.case("NB-PROGRESS")
 @PATHS
 def test_work_while_a_call_is_in_flight(world, memory):
-    """NB-PROGRESS: kernels on the user's stream and tests of the request in between."""
+    """Kernels on the user's stream and tests of the request in between."""
     xp = memory.xp
     x, y, other = xp.ones(4_000_000, "f4"), xp.zeros(4_000_000, "f4"), xp.ones((1024, 1024), "f4")
     xp.cuda.Device().synchronize()
@@ -214,10 +222,11 @@ def test_work_while_a_call_is_in_flight(world, memory):
 # Several ranks, several devices.
 
 
+@pytest.mark.case("MULTIRANK-1GPU")
 @PATHS
 @pytest.mark.mpi(min_size=2)
 def test_all_ranks_on_one_device(world, memory):
-    """MULTIRANK-1GPU: messages both ways with two tags, then collectives, all on the first device."""
+    """Messages both ways with two tags, then collectives, all on the first device."""
     xp = memory.xp
     with xp.cuda.Device(0):
         right, left = (RANK + 1) % SIZE, (RANK - 1) % SIZE
@@ -240,8 +249,9 @@ def test_all_ranks_on_one_device(world, memory):
             assert (second == SIZE).all()
 
 
+@pytest.mark.case("DEV-RANKMAP")
 def test_the_device_of_a_rank(world):
-    """DEV-RANKMAP: ranks of a node have its devices in turn; calls change no device and open no other one."""
+    """Ranks of a node have its devices in turn; calls change no device and open no other one."""
     import cupy
 
     from mpicoll.runtime.environment import local_rank
@@ -253,9 +263,10 @@ def test_the_device_of_a_rank(world):
     assert cupy.cuda.Device().id == x.device.id == y.device.id == local_rank() % count
 
 
+@pytest.mark.case("PARTIAL-API")
 @PATHS
 def test_calls_that_mpi_itself_cannot_do(world, memory):
-    """PARTIAL-API: reductions and an alltoall with its own block, without any collective call of MPI's."""
+    """Reductions and an alltoall with its own block, without any collective call of MPI's."""
     for method in ("Reduce_scatter_block", "Reduce_scatter", "Alltoall", "Alltoallv", "Reduce", "Exscan"):
         for count in (1, 7, 10_000):
             check(world, Case(method, None, count, root=SIZE - 1), memory)
@@ -263,9 +274,10 @@ def test_calls_that_mpi_itself_cannot_do(world, memory):
             check(world, Case(method, algorithm, 9), memory)
 
 
+@pytest.mark.case("DDT-SLOW")
 @PATHS
 def test_interior_blocks_of_a_cube(world, memory):
-    """DDT-SLOW: packed by kernels: not slower than a hundred times the dense blocks of that size."""
+    """Packed by kernels: not slower than a hundred times the dense blocks of that size."""
     xp, n = memory.xp, 128
     cube, out = xp.ones((SIZE, n, n, n), "f4"), xp.zeros((SIZE, n, n, n), "f4")
     inner = (slice(None), *(slice(1, n - 1),) * 3)
@@ -290,10 +302,11 @@ def test_interior_blocks_of_a_cube(world, memory):
 # Memory.
 
 
+@pytest.mark.case("MANAGED")
 @PATHS
 @pytest.mark.parametrize("count", [1 << 14, 1 << 20, 1 << 24])
 def test_managed_memory_of_many_sizes(world, memory, count):
-    """MANAGED: 64 KB to 64 MB of memory that moves between host and device by itself."""
+    """64 KB to 64 MB of memory that moves between host and device by itself."""
     xp = memory.xp
     with xp.cuda.using_allocator(xp.cuda.malloc_managed):
         x, y = xp.full(count, RANK + 1, "f4"), xp.zeros(count, "f4")
@@ -305,9 +318,10 @@ def test_managed_memory_of_many_sizes(world, memory, count):
         y.fill(0)
 
 
+@pytest.mark.case("IPC-LEAK")
 @PATHS
 def test_memory_stays_flat(world, memory):
-    """IPC-LEAK: arrays of new sizes, without a pool, come and go; peers keep nothing of them."""
+    """Arrays of new sizes, without a pool, come and go; peers keep nothing of them."""
     xp = memory.xp
     free = xp.cuda.runtime.memGetInfo
 
@@ -331,8 +345,9 @@ def test_memory_stays_flat(world, memory):
     assert lost < 300 << 20
 
 
+@pytest.mark.case("MEM-SCRATCH")
 def test_an_array_of_almost_half_the_memory(world):
-    """MEM-SCRATCH: 45 % of the device; scratch is bounded, so all algorithms have room."""
+    """45 % of the device; scratch is bounded, so all algorithms have room."""
     import cupy
 
     if not world._get_channel().awareness.aware:
@@ -352,8 +367,9 @@ def test_an_array_of_almost_half_the_memory(world):
     cupy.get_default_memory_pool().free_all_blocks()
 
 
+@pytest.mark.case("BIGCOUNT")
 def test_more_than_2_to_the_31_bytes_on_the_device(world):
-    """BIGCOUNT: float16 with a few more than 2**31 bytes, in messages that MPI can count."""
+    """Float16 with a few more than 2**31 bytes, in messages that MPI can count."""
     import cupy
 
     sharing = ranks_of_my_device()
@@ -389,9 +405,10 @@ def medians(arguments):
     return {row["bytes"]: (statistics.median(row["time_us"]["samples"]), row["path"]) for row in rows}
 
 
+@pytest.mark.case("BENCH-NOSYNC", "IPC-VISIBLE")
 @pytest.mark.mpi(min_size=2)
 def test_times_grow_with_the_size():
-    """BENCH-NOSYNC, IPC-VISIBLE: the clock stops after the device's work, and the path is told."""
+    """The clock stops after the device's work, and the path is told."""
     found = medians("--op allreduce --min 1K --max 256M --iters 5 --warmup 2 --outofplace")
     (small, _), (large, _) = found[min(found)], found[max(found)]
     assert large > 5 * small
@@ -399,9 +416,10 @@ def test_times_grow_with_the_size():
     assert {path for _, path in found.values()} <= {"direct", "staged", "mapped"}
 
 
+@pytest.mark.case("STAGED-SLOW")
 @pytest.mark.mpi(min_size=2)
 def test_no_path_is_much_better_than_the_chosen_one(world):
-    """STAGED-SLOW: of small, middle and large messages, the choice is near the better way."""
+    """Of small, middle and large messages, the choice is near the better way."""
     import cupy
 
     def seconds(count, **named):
@@ -422,8 +440,9 @@ def test_no_path_is_much_better_than_the_chosen_one(world):
         assert seconds(count) < 3 * best + 50e-6, count
 
 
+@pytest.mark.case("NAN-MAX", "INT-WRAP", "DTYPE-BOOL", "DTYPE-F16")
 def test_results_of_host_and_device_are_equal(world):
-    """NAN-MAX, INT-WRAP, DTYPE-BOOL, DTYPE-F16: one rule for both."""
+    """One rule for both."""
     import cupy
 
     rng = np.random.default_rng(RANK)

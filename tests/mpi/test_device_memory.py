@@ -91,9 +91,10 @@ def path(request, world):
 # Memory that peers cannot map.
 
 
+@pytest.mark.case("MANAGED")
 @pytest.mark.parametrize(("kind", "can"), [("plain", True), ("pool", True), ("async", False), ("managed", False)])
 def test_what_the_driver_says(kind, can):
-    """MANAGED: of the start of an array, and of its middle."""
+    """Of the start of an array, and of its middle."""
     import cupy
 
     with allocating(kind):
@@ -103,10 +104,11 @@ def test_what_the_driver_says(kind, can):
             assert can_be_mapped(x[count // 2 :].data.ptr) is can
 
 
+@pytest.mark.case("MANAGED")
 @pytest.mark.parametrize("kind", UNMAPPABLE)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method(world, direct, method, kind):
-    """MANAGED: all forms, small and large, one segment and several."""
+    """All forms, small and large, one segment and several."""
     with allocating(kind):
         for form in forms(method):
             for count, segments in ((1, ""), (1000, ""), (50_000, "linear/3")):
@@ -115,9 +117,10 @@ def test_every_method(world, direct, method, kind):
                 check(world, Case(method, segments or None, count, root=SIZE - 1, form=form), direct)
 
 
+@pytest.mark.case("MANAGED")
 @pytest.mark.parametrize("kind", UNMAPPABLE)
 def test_large_arrays(world, direct, kind):
-    """MANAGED: 64 MB, in several messages in flight, again and again in the same copies."""
+    """64 MB, in several messages in flight, again and again in the same copies."""
     import cupy
 
     with allocating(kind):
@@ -152,9 +155,10 @@ def test_only_some_are_of_that_kind(world, direct, kind, where):
     assert bool((y == RANKS).all())
 
 
+@pytest.mark.case("IPC-LEAK")
 @pytest.mark.parametrize("kind", UNMAPPABLE)
 def test_the_copies_are_kept(world, direct, kind):
-    """IPC-LEAK: other arrays of that kind come and go; memory for copies is allocated once."""
+    """Other arrays of that kind come and go; memory for copies is allocated once."""
     import cupy
 
     def used():
@@ -171,10 +175,11 @@ def test_the_copies_are_kept(world, direct, kind):
     assert used() == before
 
 
+@pytest.mark.case("SYNC-PRODUCER")
 @pytest.mark.parametrize("kind", UNMAPPABLE)
 @pytest.mark.parametrize("stream", ["null", "blocking", "non-blocking"])
 def test_the_copies_are_in_order(world, direct, kind, stream):
-    """SYNC-PRODUCER: slow work before, other work behind, nobody waits in between."""
+    """Slow work before, other work behind, nobody waits in between."""
     import cupy
 
     stream = streams()[stream]
@@ -212,9 +217,10 @@ def test_calls_that_do_not_block(world, direct, kind):
         kept.Free()
 
 
+@pytest.mark.case("DEV-RANKMAP")
 @pytest.mark.parametrize("kind", UNMAPPABLE)
 def test_on_a_device_that_is_not_current(world, direct, kind):
-    """DEV-RANKMAP: copies are made where the arrays are."""
+    """Copies are made where the arrays are."""
     import cupy
 
     mine, count = cupy.cuda.Device().id, cupy.cuda.runtime.getDeviceCount()
@@ -228,9 +234,10 @@ def test_on_a_device_that_is_not_current(world, direct, kind):
     assert bool((y == RANKS).all())
 
 
+@pytest.mark.case("MULTIRANK-1GPU")
 @pytest.mark.parametrize("kind", UNMAPPABLE)
 def test_ranks_that_share_a_device(world, direct, kind):
-    """MULTIRANK-1GPU."""
+    """All ranks use the first device."""
     import cupy
 
     with cupy.cuda.Device(0), allocating(kind):
@@ -272,9 +279,10 @@ def test_staged_reductions_of_megabytes(world, method, op):
         check(world, Case(method, f"linear/{segments}", 300_001, op=op, dtype="float64"), Memory(cupy, "staged"))
 
 
+@pytest.mark.case("SYNC-STAGE")
 @pytest.mark.parametrize("stream", ["null", "blocking", "non-blocking"])
 def test_staged_segments_are_in_order(world, stream):
-    """SYNC-STAGE: copies back come on another stream; what is behind the call on its own stream comes behind them."""
+    """Copies back come on another stream; what is behind the call on its own stream comes behind them."""
     import cupy
 
     stream, count = streams()[stream], 2_000_000
@@ -293,8 +301,9 @@ def test_staged_segments_are_in_order(world, stream):
     assert int(wrong) == 0
 
 
+@pytest.mark.case("NB-PROGRESS")
 def test_staged_segments_of_calls_that_do_not_block(world):
-    """NB-PROGRESS: several in flight, each with copies both ways on streams of its own."""
+    """Several in flight, each with copies both ways on streams of its own."""
     import cupy
 
     with mpicoll.override(path="staged"):
@@ -308,11 +317,12 @@ def test_staged_segments_of_calls_that_do_not_block(world):
 # What is still at work on the arrays when the call comes.
 
 
+@pytest.mark.case("SYNC-PRODUCER")
 @pytest.mark.parametrize("kind", ["pool", *UNMAPPABLE])
 @pytest.mark.parametrize("stream", ["null", "blocking", "non-blocking"])
 @pytest.mark.parametrize("method", ["Allreduce", "Bcast", "Allgather", "Gather", "Scatter"])
 def test_the_receiver_is_still_busy(world, path, kind, stream, method):
-    """SYNC-PRODUCER: slow work still reads the old contents of what the call writes."""
+    """Slow work still reads the old contents of what the call writes."""
     import cupy
 
     stream, n = streams()[stream], 50_000
@@ -344,9 +354,10 @@ def test_the_receiver_is_still_busy(world, path, kind, stream, method):
             assert bool((received == after).all())
 
 
+@pytest.mark.case("SYNC-STREAM")
 @pytest.mark.parametrize("other", ["blocking", "non-blocking"])
 def test_a_slow_kernel_on_another_stream(world, path, other):
-    """SYNC-STREAM: an event of the other stream before the current one is enough."""
+    """An event of the other stream before the current one is enough."""
     import cupy
 
     other = streams()[other]
@@ -368,8 +379,9 @@ def test_a_slow_kernel_on_another_stream(world, path, other):
 # How much.
 
 
+@pytest.mark.case("MEM-SCRATCH")
 def test_in_place_with_almost_half_of_the_memory(world, direct):
-    """MEM-SCRATCH: 45 % of the device; no more than scratch is allocated beside it."""
+    """45 % of the device; no more than scratch is allocated beside it."""
     import cupy
 
     device = cupy.cuda.runtime.deviceGetPCIBusId(cupy.cuda.Device().id)

@@ -46,10 +46,11 @@ def same(found, expected):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.case("SHAPE-KEEP")
 @pytest.mark.parametrize("dtype", ["i4", "u8", "f2", "f4", "f8", "c8"])
 @pytest.mark.parametrize("name", EXPECTED)
 def test_shape_and_dtype_are_kept(name, dtype):
-    """SHAPE-KEEP."""
+    """The result has the input's dtype, and the input stays as it was."""
     x = mine(dtype=dtype)
     found = getattr(mpicoll, name)(x)
     same(found, EXPECTED[name]())
@@ -59,9 +60,10 @@ def test_shape_and_dtype_are_kept(name, dtype):
         np.testing.assert_array_equal(x, mine(dtype=dtype))
 
 
+@pytest.mark.case("SHAPE-KEEP")
 @pytest.mark.parametrize("name", [n for n in EXPECTED if n != "bcast"])
 def test_out_is_what_is_returned(name):
-    """SHAPE-KEEP."""
+    """The given array is returned, and holds the result."""
     wanted = EXPECTED[name]()
     out = None if wanted is None else np.full(wanted.shape, -1, "f4")
     found = getattr(mpicoll, name)(mine(), out=out)
@@ -139,9 +141,10 @@ def test_scalars(kind):
     assert (gathered is None) if RANK else gathered.shape == (SIZE,)
 
 
+@pytest.mark.case("ZEROD")
 @pytest.mark.parametrize("make", [np.float32, lambda x: np.asarray(x, "f4")])
 def test_no_dimension(make):
-    """ZEROD."""
+    """A 0-d array gives a 0-d array."""
     found = mpicoll.allreduce(make(RANK))
     assert (found.shape, found.dtype) == ((), np.float32)
     assert found == sum(range(SIZE))
@@ -165,9 +168,10 @@ def test_barrier_and_options(world):
         mpicoll.allreduce(mine(), algorithm="nothing")
 
 
+@pytest.mark.case("UNEVEN-GATHER")
 @pytest.mark.parametrize("shape", [lambda r: (r + 1, 2), lambda r: (3 * (r % 2), 2), lambda r: (5 * (r == LAST),)])
 def test_uneven_arrays_are_joined(shape):
-    """UNEVEN-GATHER."""
+    """Ranks need not know what the others bring."""
     x = np.full(shape(RANK), RANK, "i8")
     parts = [np.full(shape(r), r, "i8") for r in range(SIZE)]
     extents = [part.shape[0] for part in parts]
@@ -280,9 +284,10 @@ def torch():
     return pytest.importorskip("torch")
 
 
+@pytest.mark.case("TORCH")
 @pytest.mark.parametrize("name", EXPECTED)
 def test_tensors(torch, name):
-    """TORCH."""
+    """A tensor gives a tensor of its dtype."""
     x = torch.from_numpy(mine().copy())
     found = getattr(mpicoll, name)(x)
     wanted = EXPECTED[name]()

@@ -33,9 +33,10 @@ def test_min_size_is_kept():
     assert WORLD.size >= 2
 
 
+@pytest.mark.case("DEV-RANKMAP")
 @pytest.mark.gpu
 def test_ranks_of_a_node_spread_over_its_devices():
-    """DEV-RANKMAP."""
+    """The ranks of a node use as many devices as there are for them."""
     import cupy
 
     node = WORLD.Split_type(MPI.COMM_TYPE_SHARED)

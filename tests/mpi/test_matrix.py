@@ -37,9 +37,10 @@ def rows(method):
     return data.pairwise(axes)
 
 
+@pytest.mark.case("ALGO-NPOF2", "ALGO-SMALLCOUNT")
 @pytest.mark.parametrize(("method", "algorithm"), ALGORITHMS)
 def test_pairs(comms, memory, method, algorithm):
-    """ALGO-NPOF2, ALGO-SMALLCOUNT."""
+    """Any two of count, root, segments, form and communicator meet."""
     for row in rows(method):
         comm = comms[row["comm"]]
         count = COUNTS[row["count"]](comm.size)
@@ -55,15 +56,17 @@ def test_chosen_algorithm(comms, memory, method):
             check(comms[name], Case(method, None, count, root=-1), memory)
 
 
+@pytest.mark.case("GUARD-OVERRUN")
 @pytest.mark.parametrize("dtype", data.DTYPES)
 def test_any_dtype_can_be_moved(world, memory, dtype):
-    """GUARD-OVERRUN."""
+    """Elements of every width are moved, and nothing around them is written."""
     for method in (m for m in METHODS if m not in REDUCING):
         check(world, Case(method, None, 6, dtype=dtype, root=1), memory)
 
 
+@pytest.mark.case("DTYPE-STRUCT")
 @pytest.mark.parametrize("dtype", [*data.HOST_DTYPES, *data.RECORDS])
 def test_any_fixed_size_can_be_moved(world, dtype):
-    """DTYPE-STRUCT."""
+    """Records, dates and strings are moved as bytes."""
     for method in (m for m in METHODS if m not in REDUCING):
         check(world, Case(method, None, 6, dtype=dtype, root=1))

@@ -49,10 +49,11 @@ def differing(bits):
     return {case for case in bits if any(other[case] != bits[case] for other in every)}
 
 
+@pytest.mark.case("FP-CONSISTENT")
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_payload_of_nan_is_the_same_on_all_ranks(world, algorithm, dtype):
-    """FP-CONSISTENT: each rank has a NaN of its own."""
+    """Each rank has a NaN of its own."""
     ops = ("SUM", "PROD") if dtype[0] == "c" else ("SUM", "PROD", "MAX", "MIN")
     bits = {
         (op, count): results(world, nans(dtype, count, world.rank + 1), MPI_OPS[op], algorithm)
@@ -62,10 +63,11 @@ def test_the_payload_of_nan_is_the_same_on_all_ranks(world, algorithm, dtype):
     assert differing(bits) == set()
 
 
+@pytest.mark.case("FP-CONSISTENT")
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_sign_of_zero_is_the_same_on_all_ranks(world, algorithm, dtype):
-    """FP-CONSISTENT: even ranks have one zero, odd ranks the other."""
+    """Even ranks have one zero, odd ranks the other."""
     bits = {
         (op, count, odd): results(world, zeros(dtype, count, world.rank % 2 == odd), MPI_OPS[op], algorithm)
         for op in ("SUM", "PROD", "MAX", "MIN")
@@ -75,10 +77,11 @@ def test_the_sign_of_zero_is_the_same_on_all_ranks(world, algorithm, dtype):
     assert differing(bits) == set()
 
 
+@pytest.mark.case("NAN-MAX")
 @pytest.mark.parametrize("name", ["MAXLOC", "MINLOC"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_of_several_nan_and_of_equal_values_the_lowest_index_is_located(world, algorithm, name):
-    """NAN-MAX: element 0 has NaN on all ranks, 1 on the last two, 2 nowhere, 3 on the first."""
+    """Element 0 has NaN on all ranks, 1 on the last two, 2 nowhere, 3 on the first."""
     p, rank, op = world.size, world.rank, MPI_OPS[name]
     wanted, bits = [(True, 10), (True, 10 + max(p - 2, 0)), (False, 10), (True, 10)], {}
     for record in RECORDS:

@@ -1,8 +1,7 @@
-"""MEM-SCRATCH: scratch of large calls in bytes, for every algorithm; only laid out, not allocated."""
+"""Scratch of large calls in bytes, for every algorithm: it is only laid out, not allocated."""
 
 import numpy as np
 import pytest
-from mpi4py import MPI
 
 from mpicoll.algorithms import registry
 from mpicoll.dispatch.plan import Key, make_plan
@@ -13,7 +12,8 @@ from mpicoll.runtime.operands import Operands
 from mpicoll.runtime.reader import dense
 from mpicoll.settings import settings
 
-pytestmark = pytest.mark.skipif(MPI.COMM_WORLD.Get_size() > 1, reason="one rank lays out all of them")
+# One rank lays out all of them.
+pytestmark = [pytest.mark.ranks(1), pytest.mark.case("MEM-SCRATCH")]
 
 GIB = 1 << 30
 ALGORITHMS = [(c, a.name) for c in registry.COLLECTIVES if c != "barrier" for a in registry.known(c)]

@@ -131,10 +131,11 @@ def in_flight(schedule, card, size, nbytes, segments, lanes):
     return len(schedule.scratch) * block / segments * lanes
 
 
+@pytest.mark.case("MEM-SCRATCH")
 @pytest.mark.parametrize("nbytes", [10 * MIB, 3000 * MIB + 1])
 @pytest.mark.parametrize("limit", [4 * MIB, 256 * MIB])
 def test_scratch_stays_within_its_limit(card, nbytes, limit):
-    """MEM-SCRATCH: On every rank, for every root; rounding of blocks and segments aside."""
+    """On every rank, for every root; rounding of blocks and segments aside."""
     for size in (1, 2, 5, 8):
         if card.refuses(size):
             continue
@@ -180,8 +181,9 @@ def test_a_limit_of_nothing_is_refused_by_name(limit):
         mpicoll.plan("reduce", size=4, nbytes=MIB, algorithm="linear")
 
 
+@pytest.mark.case("BIGCOUNT")
 def test_no_message_is_longer_than_mpi_counts(card):
-    """BIGCOUNT: Bytes of the vector bound those of every message."""
+    """Bytes of the vector bound those of every message."""
     nbytes = 5 * LARGEST_MESSAGE + 1
     segments, _ = bounded(card, Facts(card.collective, 4, nbytes), 1, 1 << 60)
     assert Fraction(nbytes, segments) <= LARGEST_MESSAGE
