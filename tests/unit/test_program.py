@@ -25,6 +25,7 @@ from mpicoll.schedule import (
 from mpicoll.schedule.ir import block_ids
 from mpicoll.schedule.pack import consecutive, pack
 from mpicoll.schedule.program import Launch, Start, Sync, Wait
+from serving import served
 
 PIPELINES = [(segments, lanes) for segments in range(1, 5) for lanes in range(1, segments + 1)]
 SIZES = [1, 2, 5, 8]
@@ -110,9 +111,7 @@ class Replay:
 @pytest.mark.slow
 @pytest.mark.parametrize("aliased", [False, True], ids=["apart", "in place"])
 def test_all_is_started_and_waited_for_once_and_nothing_races(card, aliased):
-    for size in SIZES:
-        if card.refuses(size):
-            continue
+    for size in served(card, SIZES):
         for program in (stepwise_program(s, aliased) for s in rooted(card, size)):
             Replay(program)
         for segments, lanes in PIPELINES:
@@ -127,16 +126,15 @@ def test_all_is_started_and_waited_for_once_and_nothing_races(card, aliased):
 @pytest.mark.parametrize("aliased", [False, True], ids=["apart", "in place"])
 def test_no_order_of_segments_and_lanes_deadlocks(card, aliased):
     """Lanes that run many segments in turn too: the verifier proves only some of these."""
-    for size in (4, 5):
-        if not card.refuses(size):
-            for segments, lanes in [*PIPELINES, (9, 4)]:
-                simulate(card, programs_of(card, size, segments, lanes, aliased))
+    for size in served(card, (4, 5)):
+        for segments, lanes in [*PIPELINES, (9, 4)]:
+            simulate(card, programs_of(card, size, segments, lanes, aliased))
 
 
 @pytest.mark.parametrize(("segments", "lanes"), [(1, 1), (3, 2)])
 def test_operations_of_a_segment_keep_the_authors_order(card, segments, lanes):
     """Messages between two ranks in order, and local work in order."""
-    for program in programs_of(card, 4, segments, lanes, False) if not card.refuses(4) else ():
+    for program in programs_of(card, 4, segments, lanes, False):
         for segment in range(segments):
             works = [w.operation for w in program.works if w.segment == segment]
             assert works == [o for one in program.schedule.steps for o in one.local]
@@ -297,16 +295,16 @@ def carried(schedule):
 
 
 def test_packing_leaves_alone_what_needs_none(card):
-    for size in SIZES:
-        for schedule in rooted(card, size) if not card.refuses(size) else ():
+    for size in served(card, SIZES):
+        for schedule in rooted(card, size):
             assert pack(schedule, lambda ref: True) is schedule
             if all(consecutive(cells(m)) for m in messages(schedule)):
                 assert pack(schedule, consecutive) is schedule
 
 
 def test_packing_makes_every_message_contiguous(card):
-    for size in SIZES:
-        for schedule in rooted(card, size) if not card.refuses(size) else ():
+    for size in served(card, SIZES):
+        for schedule in rooted(card, size):
             packed = pack(schedule, consecutive)
             assert all(consecutive(cells(m)) for m in messages(packed))
             assert carried(packed) == carried(schedule)
@@ -324,9 +322,7 @@ def test_the_binomial_gather_has_messages_to_pack():
 @pytest.mark.slow
 def test_ranks_need_not_agree_on_packing(card):
     """Where blocks lie in memory is a fact of one rank alone."""
-    for size in (4, 5):
-        if card.refuses(size):
-            continue
+    for size in served(card, (4, 5)):
         root = size // 2 if card.row.rooted else 0
         schedules = card.schedules(size, root)
         for turn in (0, 1):
