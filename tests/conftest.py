@@ -25,6 +25,7 @@ from __future__ import annotations
 import atexit
 import faulthandler
 import functools
+import gc
 import os
 import platform
 import shutil
@@ -191,6 +192,11 @@ class Harness:
         if self.left_out:
             parts = [f"{number} for {why}" for why, number in sorted(self.left_out.items())]
             terminalreporter.line(f"mpicoll: left out {', '.join(parts)}")
+
+    def pytest_collection_finish(self) -> None:
+        """Keep the tests themselves out of garbage collections, which tests ask for hundreds of times."""
+        gc.collect()
+        gc.freeze()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """A test begins."""

@@ -41,7 +41,7 @@ def world(comms: dict[str, Any]) -> Any:
 )
 def memory(request: pytest.FixtureRequest, world: Any) -> Any:
     """Arrays of NumPy; of CuPy, handed to MPI as they are, through the host, or by one kernel."""
-    from mpi.calling import HOST, Memory
+    from mpi.cases import HOST, Memory
 
     module, _, path = request.param.partition("-")
     if module == "numpy":
@@ -57,6 +57,58 @@ def memory(request: pytest.FixtureRequest, world: Any) -> Any:
         if channel.unoffered(compiled=True):
             pytest.skip(f"path mapped is not offered: {channel.unoffered(compiled=True)}")
     return Memory(cupy, path)
+
+
+@pytest.fixture
+def on_path(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Use the path of the memory, in tests that have one."""
+    import mpicoll
+
+    memory = request.getfixturevalue("memory") if "memory" in request.fixturenames else None
+    with mpicoll.override(path=memory.path if memory else None):
+        yield
+
+
+@pytest.fixture
+def comm() -> Iterator[Any]:
+    """A communicator that has done nothing yet, and that a failed call may spoil."""
+    from mpi4py import MPI
+
+    import mpicoll
+
+    made = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
+    yield made
+    made.Free()
+
+
+@pytest.fixture
+def pair() -> Iterator[Any]:
+    """Two communicators of all ranks."""
+    from mpi4py import MPI
+
+    import mpicoll
+
+    made = [mpicoll.Communicator(MPI.COMM_WORLD.Dup()) for _ in range(2)]
+    for comm in made:
+        comm.Barrier()
+    yield made
+    for comm in made:
+        comm.Free()
+
+
+@pytest.fixture
+def direct(world: Any) -> Iterator[Any]:
+    """Arrays of CuPy on the direct path, where MPI takes device pointers."""
+    import cupy
+
+    import mpicoll
+    from mpi.cases import Memory
+
+    awareness = world._get_channel().awareness
+    if not awareness.aware:
+        pytest.skip(f"MPI is not given device pointers: {awareness.reason}")
+    with mpicoll.override(path="direct"):
+        yield Memory(cupy, "direct")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, check
+from mpi.calling import check
+from mpi.cases import Case
 from mpicoll import UnsupportedError
 
 P = MPI.COMM_WORLD.Get_size()

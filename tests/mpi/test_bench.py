@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+import data
 import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.bench import facts
@@ -55,6 +56,7 @@ def test_operators_are_the_library_s():
     }
 
 
+@pytest.mark.ranks(1, 3)
 def test_every_call_with_every_algorithm_that_can_serve(folder):
     status, found = results(folder, "--op all --algorithm all --min 96 --max 96")
     assert status == 0
@@ -70,6 +72,7 @@ def test_every_call_with_every_algorithm_that_can_serve(folder):
 
 
 @pytest.mark.case("BENCH-TOL")
+@pytest.mark.ranks(2, 3)
 def test_every_dtype_and_operator(folder):
     # A mean is not whole where it is multiplied by 1/p and not divided by p.
     """The benchmark checks every dtype and operator, and finds no wrong element."""
@@ -125,9 +128,14 @@ def write_behind(array):
     ctypes.memset(array.ctypes.data + array.nbytes, 0, 1)
 
 
-@pytest.mark.parametrize("harm", [flip, write_before, write_behind])
-@pytest.mark.parametrize("form", ["--outofplace", "--inplace"])
-@pytest.mark.parametrize("method", ["Allreduce", "Allgather", "Alltoall", "Reduce_scatter_block", "Exscan"])
+HARMED = {
+    "method": ("Allreduce", "Allgather", "Alltoall", "Reduce_scatter_block", "Exscan"),
+    "form": ("--outofplace", "--inplace"),
+    "harm": (flip, write_before, write_behind),
+}
+
+
+@pytest.mark.parametrize(tuple(HARMED), [tuple(row.values()) for row in data.pairwise(HARMED)])
 def test_one_wrong_element_on_one_rank_is_found(monkeypatch, folder, capfd, method, form, harm):
     corrupted(monkeypatch, method, harm)
     status, found = results(folder, f"--op {method.lower()} --min 64 --max 64 {form}")

@@ -7,7 +7,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, bound_plans, check
+from mpi.calling import bound_plans, check
+from mpi.cases import Case
 from mpicoll.algorithms import registry
 
 X, Y = np.zeros(16, "f4"), np.zeros(16, "f4")

@@ -11,7 +11,8 @@ import pytest
 
 import mpicoll
 from mpi.busy import spin
-from mpi.calling import Case, check
+from mpi.calling import check
+from mpi.cases import Case
 
 pytestmark = [
     pytest.mark.gpu,
@@ -205,3 +206,16 @@ def test_managed_memory(world, memory):
         x, y = memory.xp.full(1000, 1.0), memory.xp.zeros(1000)
     world.Allreduce(x, y)
     assert (y.get() == world.size).all()
+
+
+@pytest.mark.case("MIXED-HOSTDEV")
+@pytest.mark.mpi(min_size=2)
+def test_host_arrays_on_one_rank_and_device_arrays_on_others(world):
+    """The same error on every rank when calls are compared, and no rank hangs."""
+    import cupy
+
+    xp = np if world.rank == 0 else cupy
+    x, y = xp.ones(8), xp.zeros(8)
+    with mpicoll.override(debug=1), pytest.raises(mpicoll.MismatchError, match=r"^allreduce #\d+: rank 0 calls"):
+        world.Allreduce(x, y)
+    check(world, Case("Allreduce"))

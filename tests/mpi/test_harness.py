@@ -5,6 +5,8 @@ import hypothesis.strategies as st
 import pytest
 from mpi4py import MPI
 
+pytestmark = pytest.mark.many_ranks
+
 WORLD = MPI.COMM_WORLD
 
 

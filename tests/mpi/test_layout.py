@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 import mpicoll
 import oracle
-from mpi.calling import ROOTED, VECTOR, forms
+from mpi.cases import ROOTED, VECTOR, forms
 from mpicoll.algorithms import registry
 
 METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier" and m not in VECTOR]

@@ -7,7 +7,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, check
+from mpi.calling import check
+from mpi.cases import Case
 from mpicoll.bench import facts
 from mpicoll.bench.memory import Host
 from mpicoll.runtime import awareness, environment, info

@@ -8,7 +8,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import REDUCING, VECTOR, Case, Memory, check, forms
+from mpi.calling import check
+from mpi.cases import REDUCING, VECTOR, Case, Memory, forms
 from mpi.made_up_device import install
 from mpicoll.algorithms import registry
 from mpicoll.runtime import around

@@ -12,8 +12,11 @@ from mpi4py import MPI
 
 import data
 import mpicoll
-from mpi.calling import COMMUNICATORS, REDUCING, ROOTED, VECTOR, Case, check, forms
+from mpi.calling import check
+from mpi.cases import COMMUNICATORS, REDUCING, ROOTED, VECTOR, Case, forms
 from mpicoll.algorithms import registry
+
+pytestmark = pytest.mark.many_ranks
 
 SIZE = MPI.COMM_WORLD.Get_size()
 METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier" and m not in VECTOR]

@@ -15,7 +15,8 @@ from mpi4py import MPI
 import data
 import mpicoll
 import oracle
-from mpi.calling import REDUCING, Case, check, refusal
+from mpi.calling import check
+from mpi.cases import REDUCING, Case, refusal
 from mpicoll.algorithms import registry
 from mpicoll.runtime.ops import MPI_OPS
 
@@ -52,6 +53,7 @@ def test_dtypes_that_only_the_host_has(world, method):
         check(world, Case(method, count=COUNT, **row))
 
 
+@pytest.mark.many_ranks
 @pytest.mark.parametrize("method", REDUCING)
 @pytest.mark.parametrize("form", ["apart", "in place"])
 def test_average(comms, memory, method, form):
@@ -62,6 +64,7 @@ def test_average(comms, memory, method, form):
             check(comms[name], case, memory)
 
 
+@pytest.mark.many_ranks
 @pytest.mark.case("NAN-MAX")
 @pytest.mark.parametrize(("method", "algorithm"), ALL)
 def test_nan_is_kept(world, memory, method, algorithm):
@@ -122,6 +125,7 @@ def test_half_precision_is_combined_in_single(world, memory):
     assert memory.to_host(y).tolist() == [np.float16(2048 + world.size - 1)] * 5
 
 
+@pytest.mark.many_ranks
 @pytest.mark.case("DTYPE-F16")
 @pytest.mark.parametrize("algorithm", names("Allreduce"))
 @pytest.mark.parametrize("dtype", ["float16", *data.BFLOAT16])
@@ -195,6 +199,7 @@ def test_locations(world, method, name):
             assert (method == "Reduce" and rank) or [tuple(pair) for pair in y.tolist()] == wanted
 
 
+@pytest.mark.many_ranks
 @pytest.mark.case("ALGO-NONCOMM")
 @pytest.mark.parametrize("method", REDUCING)
 def test_operands_stay_in_rank_order(world, memory, method):

@@ -15,14 +15,6 @@ RANK = MPI.COMM_WORLD.Get_rank()
 FORMS = ("Allgatherv", "Iallgatherv")
 
 
-@pytest.fixture
-def comm():
-    """A communicator that has done nothing yet."""
-    made = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
-    yield made
-    made.Free()
-
-
 def made(comm, form, *arguments, **named):
     """Make a call to its end."""
     request = getattr(comm, form)(*arguments, **named)

@@ -11,18 +11,10 @@ from mpi4py import MPI
 
 import data
 import mpicoll
-from mpi.calling import (
-    COMMUNICATORS,
-    PATTERNS,
-    ROOTED,
-    UNKNOWN_COUNTS,
-    VECTOR,
-    Call,
-    Case,
-    check,
-    forms,
-    refusal,
-)
+from mpi.calling import Call, check
+from mpi.cases import COMMUNICATORS, PATTERNS, ROOTED, UNKNOWN_COUNTS, VECTOR, Case, forms, refusal
+
+pytestmark = pytest.mark.many_ranks
 
 SIZE = MPI.COMM_WORLD.Get_size()
 LAYOUTS = ("dense", "gaps", "permuted")

@@ -1,7 +1,4 @@
-"""Cases of users: ranks that do not make the same call.  Nobody hangs, and all are told the same.
-
-Calls that stall use a communicator of their own, for it cannot be used afterwards.
-"""
+"""Ranks that do not make the same call.  Nobody hangs, and all are told the same."""
 
 import time
 
@@ -10,7 +7,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, check
+from mpi.calling import check
+from mpi.cases import Case
 from mpicoll.algorithms import registry
 
 SIZE = MPI.COMM_WORLD.Get_size()
@@ -155,66 +153,3 @@ def test_a_mistake_of_one_rank_is_found_before_any_message(world):
     y = np.zeros(4)
     world.Allreduce(np.ones(4), y)
     assert y.tolist() == [SIZE] * 4
-
-
-@pytest.fixture
-def limited():
-    """A communicator with a time limit."""
-    comm = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
-    with mpicoll.override(timeout=0.5):
-        yield comm
-    MPI.COMM_WORLD.Barrier()
-
-
-@pytest.mark.case("HANG-WHO")
-@several
-@pytest.mark.parametrize("form", ["blocking", "nonblocking", "barrier"])
-def test_a_rank_that_does_not_come(limited, form):
-    """Those that wait say for what, since when, and who is missing."""
-    comm, x, y = limited, np.zeros(1000), np.zeros(1000)
-    comm.Allreduce(x, y, algorithm="ring")  # its second call is missing
-    MPI.COMM_WORLD.Barrier()
-    if comm.rank == LAST:
-        MPI.COMM_WORLD.Barrier()  # wait for the others' errors
-        return
-    number = comm._get_channel().calls + 1
-    name = "barrier" if form == "barrier" else "allreduce"
-    text = rf"^{name} #{number} .*: rank {comm.rank}, .* for 0.5 s; rank {LAST} on \S+ has not made the call$"
-    with pytest.raises(mpicoll.StalledError, match=text):
-        if form == "blocking":
-            comm.Allreduce(x, y, algorithm="one_shot")
-        elif form == "nonblocking":
-            comm.Iallreduce(x, y, algorithm="one_shot").Wait()
-        else:
-            comm.Barrier(algorithm="linear")
-    with pytest.raises(mpicoll.StalledError, match="cannot be used after"):
-        comm.Barrier()
-    MPI.COMM_WORLD.Barrier()
-
-
-@pytest.mark.case("HANG-WHO")
-@several
-def test_a_late_rank_is_no_missing_one(limited):
-    """Within the limit nothing is raised."""
-    if limited.rank == LAST:
-        time.sleep(0.2)
-    y = np.zeros(3)
-    limited.Allreduce(np.ones(3), y)
-    assert y.tolist() == [SIZE] * 3
-    limited.Free()
-
-
-@pytest.mark.case("HANG-WHO")
-@several
-def test_a_rank_that_does_not_come_to_the_comparison(limited):
-    """The time limit holds for the question before the call, too."""
-    comm, x = limited, np.zeros(3)
-    with mpicoll.override(debug=1):
-        comm.Allreduce(x, x.copy())
-        MPI.COMM_WORLD.Barrier()
-        if comm.rank != 0:
-            with pytest.raises(
-                mpicoll.StalledError, match=r"waiting for all ranks to make .*; rank 0 on \S+ has not made the call$"
-            ):
-                comm.Allreduce(x, x.copy())
-    MPI.COMM_WORLD.Barrier()
