@@ -5,7 +5,9 @@ Nothing here imports MPI at once: pytest reads this file before the harness has 
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,6 +59,16 @@ def memory(request: pytest.FixtureRequest, world: Any) -> Any:
         if channel.unoffered(compiled=True):
             pytest.skip(f"path mapped is not offered: {channel.unoffered(compiled=True)}")
     return Memory(cupy, path)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder of rank 0's, on all ranks: each rank's `tmp_path` is another."""
+    from mpi4py import MPI
+
+    with tempfile.TemporaryDirectory() as mine:
+        yield Path(MPI.COMM_WORLD.bcast(mine, root=0))
+        MPI.COMM_WORLD.Barrier()
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """The benchmark on every rank: it measures all calls, and finds what is wrong."""
 
 import ctypes
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,44 +8,18 @@ from mpi4py import MPI
 
 import data
 import mpicoll
+from mpi.benching import results
 from mpicoll.algorithms import registry
 from mpicoll.bench import facts
 from mpicoll.bench.cases import CALLS, make_case
 from mpicoll.bench.data import REDUCTIONS
 from mpicoll.bench.memory import Host
-from mpicoll.bench.results import read
 from mpicoll.bench.run import run
 from mpicoll.bench.trial import Trial
 from mpicoll.runtime.ops import OPERATORS
 
 WORLD = MPI.COMM_WORLD
 LAST = WORLD.size - 1
-QUICK = ["--iters", "1", "--warmup", "0"]
-
-
-@pytest.fixture
-def folder():
-    """A folder of rank 0's. (pytest's tmp_path is no use: ranks remove each other's at the same time.)"""
-    with tempfile.TemporaryDirectory() as mine:
-        yield Path(WORLD.bcast(mine, root=0))
-        WORLD.Barrier()
-
-
-def bench(arguments):
-    """Run it; all ranks must come to the same status."""
-    status = run([*arguments.split(), *QUICK])
-    assert WORLD.allgather(status) == [status] * WORLD.size
-    return status
-
-
-def results(folder, arguments):
-    """Run it, and return its file on all ranks."""
-    file = folder / "results.json"
-    status = bench(f"{arguments} --json {file}")
-    found = None
-    if WORLD.rank == 0:
-        found = read(file)
-    return status, WORLD.bcast(found, root=0)
 
 
 def test_operators_are_the_library_s():

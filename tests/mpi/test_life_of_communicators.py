@@ -76,7 +76,7 @@ def test_tags_stay_below_their_bound(comm):
 
 
 @pytest.mark.case("TAG-UB")
-@pytest.mark.ranks(2, 3)  # slow with more
+@pytest.mark.ranks(2)  # slow with more
 def test_many_segments_need_no_more_tags(world):
     """More messages than a slot has tags."""
     x = np.arange(16.0 * TAGS) + RANK

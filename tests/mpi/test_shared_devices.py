@@ -21,13 +21,6 @@ PATHS = pytest.mark.parametrize("memory", ["cupy-direct", "cupy-staged", "cupy-m
 RANKS = SIZE * (SIZE + 1) // 2
 
 
-def plain(nbytes):
-    """Allocate without a pool: memory goes back to the driver when the array is gone."""
-    import cupy
-
-    return cupy.cuda.MemoryPointer(cupy.cuda.Memory(nbytes), 0)
-
-
 @pytest.mark.case("MULTIRANK-1GPU")
 @PATHS
 @pytest.mark.mpi(min_size=2)

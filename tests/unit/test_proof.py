@@ -13,18 +13,9 @@ from mpicoll.analysis.proof import MOST_CELLS
 from mpicoll.dispatch.rules import MOST_SEGMENTS
 from mpicoll.schedule import Copy, Recv, Reduce, Ref, Schedule, Send, Step, inp, out, step
 
+pytestmark = pytest.mark.usefixtures("as_before")
+
 FRESH = count(1000)
-
-
-@pytest.fixture(autouse=True)
-def as_before(monkeypatch):
-    """Whatever a test registers goes again; small sizes end at 5, to be quick."""
-    monkeypatch.setattr(registry, "SIZES_AT_REGISTRATION", range(1, 6))
-    before = catalogue()
-    yield
-    for collective, names in catalogue().items():
-        for name in set(names) - set(before[collective]):
-            unregister(collective, name)
 
 
 def ring(rank, size):
