@@ -6,7 +6,7 @@ from mpicoll.algorithms import get
 from mpicoll.runtime.segments import Edges, finished_early
 from mpicoll.schedule.program import Launch, Start, Wait
 from serving import served
-from unit.test_program import Replay, programs_of, simulate
+from unit.replay import Replay, programs_of, simulate
 
 #: (segments, lanes), also with many turns of a lane
 PIPELINES = [(2, 2), (3, 2), (3, 1), (5, 2), (9, 4)]
