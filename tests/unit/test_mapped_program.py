@@ -79,6 +79,11 @@ def run(card, size, root, seed, rules=None, even=True, change=lambda call: None)
         check(card, call, aliased, size, root, number)
 
 
+def must_know(card):
+    """Tell whether an algorithm passes on blocks whose counts no rank knows: it refuses blocks that differ."""
+    return card.forwards and card.collective in UNKNOWN
+
+
 def roots(card, size):
     return sorted({0, size - 1}) if card.row.rooted else [0]
 
@@ -93,10 +98,12 @@ def test_right_however_fast_the_ranks_are(chosen):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chosen", [card for card in CARDS if card.collective in UNEVEN], **NAMED)
+@pytest.mark.parametrize(
+    "chosen", [card for card in CARDS if card.collective in UNEVEN and not must_know(card)], **NAMED
+)
 def test_right_where_blocks_differ(chosen):
     """Some ranks have many tiles where others have one or none."""
-    for size in served(chosen, SIZES, counts_known=chosen.collective not in UNKNOWN):
+    for size in served(chosen, SIZES):
         for root in roots(chosen, size):
             for seed in range(4):
                 run(chosen, size, root, seed, even=False)
