@@ -12,7 +12,7 @@ from mpicoll.runtime.mpi.cuda_aware import Awareness
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
-pytestmark = pytest.mark.skipif(SIZE > 3, reason="for 1 to 3 ranks")
+pytestmark = pytest.mark.ranks(1, 2, 3)
 RANKS = SIZE * (SIZE + 1) // 2
 
 

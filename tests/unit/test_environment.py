@@ -66,8 +66,9 @@ def test_nothing_is_set_in_vain(loaded, monkeypatch, name, value, reason):
     assert not set(names()) & set(os.environ)
 
 
+@pytest.mark.case("MEMTYPE-EARLY")
 def test_too_late(loaded, monkeypatch):
-    """MEMTYPE-EARLY."""
+    """The reason says that MPI was imported first, and nothing is set."""
     monkeypatch.setitem(sys.modules, "mpi4py.MPI", SimpleNamespace())
     assert "import mpicoll before mpi4py.MPI" in prepare().reason
     assert not set(names()) & set(os.environ)
