@@ -1,6 +1,8 @@
 """The benchmark on every rank: it measures all calls, and finds what is wrong."""
 
 import ctypes
+import shutil
+import subprocess
 
 import numpy as np
 import pytest

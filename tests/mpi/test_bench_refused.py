@@ -6,6 +6,7 @@ from mpi4py import MPI
 import mpicoll
 from mpi.benching import bench, results
 from mpicoll.bench.measure.budget import Budget
+from mpicoll.bench.output.results import read
 from mpicoll.bench.run import run
 
 WORLD = MPI.COMM_WORLD

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 import mpicoll
-from mpicoll.analysis import registration
 from mpicoll import ScheduleError, UnsupportedError
-from mpicoll.algorithms import catalogue, get, registry
+from mpicoll.algorithms import catalogue, get
+from mpicoll.analysis import registration
 from mpicoll.dispatch.rules import MOST_SEGMENTS
 from mpicoll.schedule import Copy, Recv, Reduce, Ref, Schedule, Send, Step, inp, out, step
 from unit.users_algorithms import alone, planned, register, ring, wrong_from

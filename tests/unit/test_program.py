@@ -7,8 +7,8 @@ import pytest
 
 from mpicoll import ScheduleError
 from mpicoll.algorithms import get
-from mpicoll.analysis.registration import verify_algorithm
 from mpicoll.analysis.machine import run
+from mpicoll.analysis.registration import verify_algorithm
 from mpicoll.analysis.values import Values
 from mpicoll.schedule import (
     Copy,

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 import mpicoll
-from mpicoll.analysis import registration
 from mpicoll import ScheduleError, UnsupportedError
 from mpicoll.algorithms import catalogue, get, registry, require, unregister, usable
+from mpicoll.analysis import registration
 from mpicoll.schedule import Copy, Recv, Reduce, Schedule, Scratch, Send, inp, out, step
 
 pytestmark = pytest.mark.usefixtures("as_before")
