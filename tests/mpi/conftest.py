@@ -119,7 +119,7 @@ def direct(world: Any) -> Iterator[Any]:
     import mpicoll
     from mpi.cases import Memory
 
-    awareness = world._get_context().awareness
+    awareness = world._get_context().cuda_aware
     if not awareness.aware:
         pytest.skip(f"MPI is not given device pointers: {awareness.reason}")
     with mpicoll.override(path="direct"):

@@ -85,7 +85,7 @@ def test_an_array_of_almost_half_the_memory(world):
     """45 % of the device; scratch is bounded, so all algorithms have room."""
     import cupy
 
-    if not world._get_context().awareness.aware:
+    if not world._get_context().cuda_aware.aware:
         pytest.skip("staged arrays have copies as large in pinned memory")
     sharing = ranks_of_my_device()
     cupy.get_default_memory_pool().free_all_blocks()
@@ -111,7 +111,7 @@ def test_more_than_2_to_the_31_bytes_on_the_device(world):
     count = (1 << 30) + 8
     if WORLD.allreduce(cupy.cuda.runtime.memGetInfo()[1], MPI.MIN) < 3 * 2 * count * sharing:
         pytest.skip("not enough device memory")
-    if not world._get_context().awareness.aware:
+    if not world._get_context().cuda_aware.aware:
         pytest.skip("staged arrays have copies as large in pinned memory")
     with cupy.cuda.using_allocator(plain):
         x = cupy.ones(count, "f2")

@@ -24,7 +24,7 @@ RANKS = SIZE * (SIZE + 1) // 2
 @pytest.fixture(params=["direct", "staged"])
 def path(request, world):
     """Both paths that send messages."""
-    if request.param == "direct" and not world._get_context().awareness.aware:
+    if request.param == "direct" and not world._get_context().cuda_aware.aware:
         pytest.skip("MPI is not given device pointers")
     with mpicoll.override(path=request.param):
         yield request.param
