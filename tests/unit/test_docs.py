@@ -18,7 +18,7 @@ generate = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(generate)
 PAGES = generate.PAGES
 #: pages that name files of the project
-NAMING = ["README.md", "docs/architecture.md"]
+NAMING = ["README.md", "CONTRIBUTING.md", "docs/architecture.md"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -67,8 +67,9 @@ def test_functions_on_the_way_of_a_call_are_in_their_files():
 
 
 def test_links_of_the_readme_exist():
-    for link in re.findall(r"\]\((docs/[a-z-]+\.md)\)", README):
-        assert (ROOT / link).exists(), link
+    links = re.findall(r"\]\(([A-Za-z/-]+\.md)\)", README)
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} | {"CONTRIBUTING.md"} <= set(links)
+    assert not [link for link in links if not (ROOT / link).exists()]
 
 
 def test_versions_agree():
