@@ -19,7 +19,7 @@ from mpicoll.runtime.progress.operations import COMMON, Operation, steps
 
 
 class Flight:
-    """What a call that does not block has around its program: packing, and order with the caller's stream.
+    """A call that does not block, around its program: packing, and order with the caller's stream.
 
     Attributes:
         handover: order with the caller's stream, None on the host.

@@ -54,7 +54,7 @@ class Remembered:
 
     @staticmethod
     def of(operands: Operands, plan: Plan) -> Remembered:
-        """Return what can be remembered of a call."""
+        """Return a call as it can be remembered."""
         same = operands.output is operands.input
         source = borrowed(operands.input)
         return Remembered(replace(operands, input=source, output=source if same else borrowed(operands.output)), plan)
@@ -150,7 +150,7 @@ class CallCache:
 
 
 def borrowed(flat: Flat | None) -> Flat | None:
-    """Return the same, over an array that does not keep the memory alive."""
+    """Return the flat array over memory that it does not keep alive."""
     if flat is None or not flat.array.nbytes:
         return flat
     run, dtype = (flat.pointer, flat.array.nbytes), flat.array.dtype

@@ -36,7 +36,7 @@ live: weakref.WeakSet[Context] = weakref.WeakSet()
 
 
 class Attachment(Protocol):
-    """What a path keeps for a communicator, such as memory that peers have mapped."""
+    """A path's things for a communicator, such as memory that peers have mapped."""
 
     def abort(self) -> None:
         """Make what waits on a device for other ranks leave."""
@@ -108,7 +108,7 @@ class Context(Traffic):
         self.ready = True
 
     def attachments(self) -> list[Attachment]:
-        """Return what paths keep for the communicator."""
+        """Return the attachments of all paths."""
         return [one for one in self.attached.values() if not isinstance(one, str)]
 
     def abort(self) -> None:

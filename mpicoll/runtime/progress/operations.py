@@ -21,7 +21,7 @@ from mpicoll.settings import settings
 COMMON = 0
 
 def _modes() -> tuple[float, bool, bool]:
-    """Return the time limit, whether ranks share errors, and whether a thread makes progress; kept between changes."""
+    """Return (time limit in seconds, ranks share errors, a thread makes progress), kept between changes."""
     version = settings.version
     if version != _known_modes[0]:
         modes = settings.timeout, bool(settings.errors), settings.progress == "thread"
@@ -112,7 +112,7 @@ class Operation:
         return self.result
 
     def pending(self) -> str:
-        """Say what it waits for."""
+        """Return in words what it waits for."""
         if self.bound.program is not None:
             return self.bound.pending(self.position)
         return "waiting for all ranks to make the call"
