@@ -134,7 +134,7 @@ class Setting:
         return f"MPICOLL_{self.name.upper()}"
 
     def read(self, value: Any, name: str) -> Any:
-        """Return what a value stands for; an empty text is the default.
+        """Return the value that a text or a value stands for; an empty text is the default.
 
         Raises:
             ValueError: it is not allowed; with `name`, the value, and what is.
