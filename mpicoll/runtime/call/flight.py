@@ -68,7 +68,7 @@ class Flight:
 
     def _bound(self, plan: Plan, operands: Operands) -> Bound:
         way, slot = path(plan.path), self.slot or self.context.slot(0)
-        if self.known is None and self.key is not None:
+        if self.known is None and self.key is not None and not operands.moved:
             self.known = self.context.cache.remember(self.key, Remembered.of(operands, plan))
         with on(operands.device, way.side(self.context, operands, slot)) as side:
             bound = execute.bind(plan, operands, self.context, side, slot, self.known)
@@ -91,16 +91,17 @@ class Flight:
 
     def run(self, operation: Operation, bound: Bound, operands: Operands) -> Routine[None]:
         """Run the program after what is on the caller's stream, and unpack."""
-        if self.handover is not None and bound.requests:
+        program, sends = steps(operation, bound), bool(bound.requests)  # of a program that may be freed at its end
+        if self.handover is not None and sends:
             operation.own = True
             yield self.handover.ready
-        yield from steps(operation, bound)
+        yield from program
         if self.handover is None:
             execute.unpack(operands)
             return
         if not operands.moved:  # else the host waits for the copies, and what comes later is on another device
             self._unpack_aside(operands)
-        if bound.requests or operands.after:  # the end of a kernel was awaited
+        if sends or operands.after:  # the end of a kernel was awaited
             self.handover.finish()
         if operands.moved:
             with on(self.handover.device, self.handover):
