@@ -87,7 +87,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         return self
 
     def Get_plan(self, method: str, *arguments: Any, algorithm: str | None = None, **named: Any) -> Plan:
-        """Return what a call would do, and why; print it.
+        """Return the plan of a call, with the reasons; print it.
 
         Collective only if it is the first call, or the first with device arrays.
 
@@ -112,9 +112,10 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         get_ident: Callable[[], int] = threading.get_ident,
         changes: list[int] = registry.changes,
     ) -> None:
-        """Do a blocking call of buffers: the short way if it is found by its arrays' identity and nothing has changed.
+        """Do a blocking call of buffers; by the shortcut if its arrays' identity is known and nothing has changed.
 
-        One function, in which everything is at hand: each look-up and each call of another one takes time.
+        The first four arguments are as in `Call`, the others are functions and tables.  This is one function, in which
+        everything is at hand: each look-up and each call of another one takes time.
         """
         known = self._identities.get((method, id(arguments[0]), id(arguments[1])))
         if known is not None:
@@ -152,7 +153,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         self._run_in_turn(method, arguments, algorithm, stream)
 
     def _run_in_turn(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> None:
-        """Do a blocking call: the one way to the executor."""
+        """Do a blocking call: the one way to the executor; arguments as in `Call`."""
         context = self._get_context()
         context.take_turn()
         try:
@@ -161,13 +162,14 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
             context.end_turn()
 
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Request:
-        """Start a nonblocking call; local."""
+        """Start a nonblocking call; local; arguments as in `Call`."""
         context = self._context = self._context or started_context_of(self, self._rules)
+        self._identities = context.cache.identities
         call = Call(context, "nonblocking", method, arguments, algorithm, stream, self._rules)
         return Request(call, conductor.nonblocking(call))
 
     def _prepare(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> PersistentRequest:
-        """Make a persistent call."""
+        """Make a persistent call; arguments as in `Call`."""
         return PersistentRequest(
             conductor.persistent(self._call("persistent", method, arguments, algorithm, stream))
         )

@@ -26,7 +26,7 @@ _INFO = inspect.Parameter("info", inspect.Parameter.POSITIONAL_OR_KEYWORD, defau
 
 @dataclass(frozen=True)
 class Form:
-    """How methods of another form come from the blocking ones.
+    """The derivation of another form's methods from the blocking ones.
 
     Attributes:
         module: where the derived methods are.

@@ -148,7 +148,7 @@ def scatter(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, out: Any =
 
 
 def _told(where: Communicator, name: str, mine: Any) -> list[Any]:
-    """Return what every rank tells of its arrays, before a call whose result depends on all of them."""
+    """Return every rank's facts of its arrays, before a call whose result depends on all of them."""
     words = tell(where._get_context(), Word(f"the shapes of {name}", told=mine), None)
     return [word.told for word in words]
 
@@ -229,7 +229,7 @@ def gatherv(x: Any, root: int = 0, comm: MPI.Intracomm | None = None, **options:
 
 
 def _extents(name: str, where: Communicator, array: Array) -> tuple[list[int], int]:
-    """Return every rank's extent of the first axis, and the elements of a row; a mistake is everybody's."""
+    """Return (every rank's extent of the first axis, elements of a row); a mistake is everybody's."""
     shapes = _told(where, name, (array.shape, array.dtype))
     for rank, (shape, dtype) in enumerate(shapes):
         if not shape:
@@ -274,7 +274,7 @@ def _array(where: Communicator, name: str, x: Any, argument: str = "x") -> Array
 
 
 def _result(name: str, x: Any, array: Array, shape: tuple[int, ...], out: Any) -> tuple[Any, Array]:
-    """Return the result in the caller's kind, and the array that shares its memory."""
+    """Return (result in the caller's kind, array that shares its memory); `out` if it is given."""
     if out is not None:
         return out, as_array(name, "out", out)
     if type(x).__module__.partition(".")[0] == "torch":

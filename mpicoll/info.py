@@ -1,4 +1,4 @@
-"""What is on this machine, what was decided, and why: `python -m mpicoll info`."""
+"""The report on this machine, with decisions and their reasons: `python -m mpicoll info`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _mpi() -> list[tuple[str, str]]:
 
 
 def _mapped() -> str:
-    """Return whether the ranks of this job have the path mapped; collective."""
+    """Return in words whether the ranks of this job have the path mapped; collective."""
     from mpi4py import MPI
 
     from mpicoll.runtime.context.contexts import context_of

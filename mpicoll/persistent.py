@@ -23,7 +23,7 @@ _FORM = Form(__name__, "Persistent", "_prepare", PersistentRequest)
 
 
 class PersistentCall(Protocol[P]):
-    """What type checkers see of a persistent method: the blocking one's parameters, and then `info`."""
+    """A persistent method, as type checkers see it: the blocking one's parameters, and then `info`."""
 
     @overload
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> PersistentRequest: ...
@@ -39,7 +39,7 @@ class PersistentCall(Protocol[P]):
 
 
 class PersistentMethod(Protocol[P]):
-    """The same as an attribute of the class."""
+    """A persistent method as an attribute of the class."""
 
     def __get__(self, comm: object, owner: object = None) -> PersistentCall[P]: ...
 

@@ -31,7 +31,7 @@ class Request:
 
     @property
     def plan(self) -> Plan:
-        """What runs, and why; waits until it is decided, for a communicator's first call."""
+        """Plan of the call; waits until it is decided, for a communicator's first call."""
         if self._call.plan is None and self._operation is not None:
             operation = self._operation
             wait_for(lambda: self._call.plan is not None or operation.done)

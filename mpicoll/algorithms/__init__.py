@@ -1,4 +1,4 @@
-"""How: one file per collective, each algorithm a pure function of (rank, size[, root])."""
+"""Algorithms: one file per collective, each algorithm a pure function of (rank, size[, root])."""
 
 from mpicoll.algorithms import (  # noqa: F401  (imported so that they register)
     allgather,

@@ -51,10 +51,14 @@ def ring(rank: int, size: int) -> Schedule:
 
 
 def _store_and_forward(rank: int, size: int, target_of: list[int], source_of: list[int], rounds: list) -> Schedule:  # type: ignore[type-arg]
-    """Move blocks in places 0..size-1; each round (moves, to, from) sends some and receives as many.
+    """Move blocks in places 0..size-1; each round sends some of them and receives as many.
 
-    target_of and source_of give the target of the block that is in a place at first, and the
-    source of the one that is there at the end.
+    Args:
+        rank: this rank.
+        size: number of ranks.
+        target_of: target of the block that is in each place at first.
+        source_of: source of the block that is in each place at the end.
+        rounds: for each round (places that move, rank to send to, rank to receive from, ids of what comes).
     """
     tmp = Scratch()
     held: list[Ref] = [inp(rank * size + target) for target in target_of]
@@ -97,7 +101,14 @@ def recursive_doubling(rank: int, size: int) -> Schedule:
 
 
 def _hypercube_id(rank: int, place: int, done: int, size: int) -> int:
-    """Return the block in a place of a rank after exchanging over the dimensions in `done`."""
+    """Return the block in a place of a rank after exchanging over the dimensions in `done`.
+
+    Args:
+        rank: whose place it is.
+        place: the place.
+        done: bits of the dimensions.
+        size: number of ranks.
+    """
     source, target = (rank & ~done) | (place & done), (rank & done) | (place & ~done)
     return source * size + target
 

@@ -85,7 +85,7 @@ class Algorithm:
         return [self.schedule(rank, size, root) for rank in range(size)]
 
     def vector_blocks(self, size: int) -> int:
-        """Return how many blocks make up a message size (see dispatch.plan)."""
+        """Return the number of blocks that make up a message size (see dispatch.plan)."""
         return size if self.collective == "alltoall" else _blocks(self, size)
 
     def scratch_blocks(self, size: int, segmented: bool) -> int:
@@ -105,7 +105,7 @@ class Algorithm:
         return f"{blocks}; scratch: at most {scratch}" + (f", in segments {packed}" if self.packed else "")
 
     def scratch_declaration(self, segmented: bool) -> tuple[str, str]:
-        """Return the name and the expression of what the card declares of its scratch."""
+        """Return (name, expression) of the card's declaration of its scratch."""
         return ("packed", self.packed) if segmented and self.packed else ("scratch", self.scratch)
 
     @property
@@ -121,7 +121,7 @@ class Algorithm:
         return "uniform" if self.uniform else "at first use"
 
     def restrictions(self) -> list[str]:
-        """Return what it needs, in words."""
+        """Return its needs in words."""
         needs = []
         if self.power_of_two:
             needs.append("a power-of-two number of ranks")
@@ -140,7 +140,14 @@ class Algorithm:
     def refuses(
         self, size: int, *, commutative: bool = True, counts_known: bool = True, left_fold: bool = False
     ) -> str | None:
-        """Return why it cannot serve, or None if it can."""
+        """Return the reason why it cannot serve, None if it can.
+
+        Args:
+            size: number of ranks.
+            commutative: the operator is, or there is none.
+            counts_known: all ranks know all ranks' counts.
+            left_fold: ranks must be combined from left to right.
+        """
         if self.power_of_two and not is_power_of_two(size):
             return f"needs a power-of-two number of ranks, got {size}"
         if self.even and size % 2 and size > 1:

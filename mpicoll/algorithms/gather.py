@@ -57,7 +57,7 @@ def binomial(rank: int, size: int, root: int) -> Schedule:
     uniform=uniform.CHAIN,
 )
 def ring(rank: int, size: int, root: int) -> Schedule:
-    """Blocks pass along a chain to the root, a rank's own first, then those behind it.
+    """Blocks pass along a chain to the root, a rank's own first, then those after it.
 
     Every rank talks to two neighbours only; the root receives one message at a time.
     """

@@ -1,4 +1,9 @@
-"""Phases that several algorithms are composed of; each returns steps over the given cells."""
+"""Phases that several algorithms are composed of; each returns steps over the given cells.
+
+They take `rank`, `size` (number of ranks) and `root`; `source` and `target`, the cells that are read and written;
+`held`, cells that a rank has already; `tmp`, from which they take scratch; and `name`, which turns a place into a rank.
+On 4 ranks `ring_allgather(0, 4, out)` has 3 steps; rank 0 sends blocks 0, 3, 2 and receives blocks 3, 2, 1.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +141,7 @@ def ring_reduce_scatter(rank: int, size: int, source: Ref, target: Ref, tmp: Scr
 def fold_in(
     folded: Fold, source: Ref, target: Ref, tmp: Scratch, name: Callable[[int], int] = int
 ) -> tuple[list[Step], Ref]:
-    """Extra ranks hand their part to their proxies; returns also where a member has its part."""
+    """Return (steps in which extra ranks hand their part to their proxies, cells that then hold a member's part)."""
     if folded.partner is None:
         return [], source
     if folded.index is None:

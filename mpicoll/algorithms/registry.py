@@ -20,7 +20,15 @@ _ALGORITHMS: dict[str, dict[str, Algorithm]] = {name: {} for name in COLLECTIVES
 def packaged(
     collective_name: str, *, uniform: str, scratch: str, name: str = "", **declared: Any
 ) -> Callable[[Function], Function]:
-    """Register one of the project's own algorithms, which CI proves: importing it costs nothing."""
+    """Register one of the project's own algorithms, which CI proves: importing it costs nothing.
+
+    Args:
+        collective_name: the collective that it performs.
+        uniform: why the schedules of all sizes are right if those proven are.
+        scratch: blocks of scratch that a rank needs at most, as an expression.
+        name: the algorithm's name; the function's own if not given.
+        declared: the rest of the card.
+    """
 
     def register(function: Function) -> Function:
         declared["ordered"] = declared.get("ordered", False) or declared.get("left_fold", False)

@@ -135,7 +135,15 @@ exscan(
 
 
 def _doubling(rank: int, size: int, held: Ref, tmp: Scratch, lowest: int) -> list[Step]:
-    """Add to out what ranks lowest..rank-1 hold; `held` is this rank's own at first."""
+    """Add to out what ranks lowest..rank-1 hold.
+
+    Args:
+        rank: this rank.
+        size: number of ranks.
+        held: this rank's own part at first.
+        tmp: from which scratch is taken.
+        lowest: the first rank that takes part.
+    """
     steps = []
     for mask in masks(size - lowest):
         send = Send(held, rank + mask) if rank + mask < size else ()

@@ -1,4 +1,4 @@
-"""Why schedules of all sizes are right if those for 1 to 17, 32 and 64 ranks are: arguments that several share."""
+"""Reasons why schedules of all sizes are right if those for 1 to 17, 32 and 64 ranks are; several cards share them."""
 
 AT_RANK_0 = "All ranks but rank 0 have the same part, and rank 0 repeats one rule for each of them."
 AT_ROOT = "All ranks but the root have the same part, and the root repeats one rule for each of them."

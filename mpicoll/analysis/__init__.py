@@ -1,1 +1,1 @@
-"""What can be said of a schedule without running it: proofs, costs, drawings."""
+"""Analysis of a schedule without running it: proofs, costs, drawings."""

@@ -54,7 +54,14 @@ class CostModel:
     source: str = ""
 
     def seconds(self, cost: str, p: int, n: int, s: int = 1) -> float:
-        """Return the predicted time of a cost expression; infinite where it has no value."""
+        """Return the predicted time of a cost expression in seconds; infinite where it has no value.
+
+        Args:
+            cost: the expression.
+            p: number of ranks.
+            n: bytes of the full vector.
+            s: number of segments.
+        """
         try:
             value = float(self.value(cost, p, n, s))
         except (ArithmeticError, TypeError):
@@ -62,7 +69,7 @@ class CostModel:
         return math.inf if math.isnan(value) else max(value, 0.0) + self.call + n * self.call_byte
 
     def value(self, cost: str, p: int, n: int, s: int) -> Any:
-        """Return the value of a cost expression, whatever it is; raises ArithmeticError where there is none."""
+        """Return the value of a cost expression; raises ArithmeticError for none; arguments as in `seconds`."""
         values = {
             **of_ranks(p),
             "n": float(n),

@@ -41,7 +41,14 @@ def draw(name: str, schedules: Sequence[Schedule], *, root: int = 0) -> str:
 
 
 def _snapshots(row: Collective, schedules: Sequence[Schedule], root: int, when: Rounds) -> list[list[str]]:
-    """Return for every rank its input and its output after every round."""
+    """Return for every rank its input and its output after every round.
+
+    Args:
+        row: the collective.
+        schedules: of all ranks.
+        root: the root, 0 where there is none.
+        when: the rounds of the steps.
+    """
     size, last, values = len(schedules), when.count, Values(row.idempotent)
     programs = [stepwise_program(s, row.shared) for s in schedules]
     memories = [initial_memory(row, p, r, size, root, values) for r, p in enumerate(programs)]
@@ -65,7 +72,7 @@ def _snapshots(row: Collective, schedules: Sequence[Schedule], root: int, when: 
 
 
 def _step_ends(program: Program, steps: int) -> list[int]:
-    """Return for every step the position behind its last instruction."""
+    """Return for every step the position after its last instruction."""
     ends = [0] * steps
     for position, instruction in enumerate(program.instructions):
         if isinstance(instruction, Start | Wait):
@@ -77,7 +84,16 @@ def _step_ends(program: Program, steps: int) -> list[int]:
 
 
 def _shown(row: Collective, buffer: str, rank: int, size: int, root: int, blocks: int) -> list[int]:
-    """Return the blocks that a column shows."""
+    """Return the blocks that a column shows.
+
+    Args:
+        row: the collective.
+        buffer: "input" or "output".
+        rank: whose buffer it is.
+        size: number of ranks.
+        root: the root, 0 where there is none.
+        blocks: number of blocks of the vector.
+    """
     before, after = row.before(rank, size, root, blocks), row.after(rank, size, root, blocks)
     return list(before) if buffer == "input" else sorted({*before, *after} if row.shared else after)
 

@@ -51,7 +51,14 @@ RankObserver = Callable[[Rank], None]
 def run(
     programs: list[Program], memories: list[dict[CellKey, int]], values: Values, observe: RankObserver | None = None
 ) -> list[Rank]:
-    """Run the programs to their end; raises ScheduleError on any race, mismatch or deadlock."""
+    """Run the programs to their end; raises ScheduleError on any race, mismatch or deadlock.
+
+    Args:
+        programs: of all ranks.
+        memories: what each rank's cells hold at first; changed.
+        values: makes new values.
+        observe: is called after each instruction of a rank.
+    """
     machine = _Machine([Rank(r, p, m) for r, (p, m) in enumerate(zip(programs, memories, strict=True))], values)
     ready = deque(machine.ranks)
     while ready:
@@ -137,7 +144,7 @@ class _Machine:
                 raise rank.fail(transfer.step, wrong.format(f"{key[0]}[{key[2]}]"))
 
     def _hazard(self, rank: Rank, key: CellKey, sends: bool) -> str:
-        """Return why a message of a cell must not start now, with {} for the cell; "" if it may."""
+        """Return the reason why a message of a cell must not start now, with {} for the cell; "" if it may."""
         if key in rank.receiving:
             return "race: {} is still being received"
         if rank.written_by.get(key, -1) > rank.synced:
@@ -149,7 +156,14 @@ class _Machine:
         return self._protected(rank, key)
 
     def _check_lane(self, rank: Rank, segment: int, step: int, by_message: bool) -> None:
-        """Scratch cells of different segments overlap in a lane: one segment has it at a time."""
+        """Check that one segment has a lane's scratch at a time: cells of different segments overlap there.
+
+        Args:
+            rank: of the machine.
+            segment: that is about to use the lane.
+            step: of the instruction, for messages.
+            by_message: a message uses it, not local work.
+        """
         program, lane = rank.program, segment % rank.program.lanes
         if program.lanes >= program.segments:
             return
@@ -162,7 +176,7 @@ class _Machine:
             raise rank.fail(step, f"race: scratch of lane {lane} is still in use by work of another segment")
 
     def _protected(self, rank: Rank, key: CellKey) -> str:
-        """Return why a cell must not be written now, with {} for the cell; "" if it may."""
+        """Return the reason why a cell must not be written now, with {} for the cell; "" if it may."""
         if key[0] == "input":
             return "writes {}"
         return "race: {} is still being sent" if rank.sending.get(key) else ""

@@ -92,7 +92,7 @@ def check_waste(card: Algorithm, size: int, spaces: Sequence[Space]) -> None:
 
 
 def _promise(card: Algorithm, size: int, segmented: bool) -> str:
-    """Return what a card declares of scratch, in words."""
+    """Return a card's declaration of scratch, in words."""
     what, text = card.scratch_declaration(segmented)
     return f"declares {what}={text!r}, {card.scratch_blocks(size, segmented)} blocks"
 
@@ -142,7 +142,7 @@ def _false_claim(card: Algorithm, proof: Proof) -> str:
 
 
 def _false_space(card: Algorithm, needed: Space, size: int) -> str:
-    """Return what a card declares of blocks and scratch that is not so, or ""."""
+    """Return a card's false declaration of blocks and scratch, in words; "" if there is none."""
     if card.blocks and space.declared("blocks", card.blocks, size) != needed.blocks:
         return f"declares blocks={card.blocks!r}, but the vector is cut into {needed.blocks}"
     for segmented, blocks in ((False, needed.scratch), (True, needed.packed)):
@@ -161,7 +161,7 @@ def demand(card: Algorithm, size: int, root: int) -> None:
 
 @lru_cache(maxsize=4096)
 def doubt(card: Algorithm, size: int, root: int) -> tuple[type[Exception], str] | None:
-    """Return why an algorithm must not serve a size and root, as an error's type and text; None if it may.
+    """Return (error's type, its text) if an algorithm must not serve a size and root, else None.
 
     Only a user's algorithm at a size that is new costs anything: it is proven here, once.
     """
@@ -180,7 +180,7 @@ def doubt(card: Algorithm, size: int, root: int) -> tuple[type[Exception], str] 
 
 
 def _cells(schedules: list[Schedule]) -> int:
-    """Return how many cells the operations of all ranks name."""
+    """Return the number of cells that the operations of all ranks name."""
     count = 0
     for one in (one for schedule in schedules for one in schedule.steps):
         for message in one.messages:

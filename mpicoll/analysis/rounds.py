@@ -1,4 +1,8 @@
-"""When steps happen: the earliest round of every rank's steps, each message taking one round."""
+"""Rounds of steps: the earliest round of every rank's steps, each message taking one round.
+
+An allgather by the ring on 4 ranks has 3 rounds.  Rank 0 copies its block and passes it on in round 0; it passes
+the others' blocks on in rounds 1 and 2.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ class Rounds:
 
 
 def rounds(schedules: Sequence[Schedule]) -> Rounds:
-    """Return when steps happen.
+    """Return the rounds in which steps start and end.
 
     A step with messages starts in the round after the rank's earlier messages, and sends at once; it
     ends when what it receives has been sent.  Local work takes no round of its own.

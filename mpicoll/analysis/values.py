@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """What a value is made of.
+    """The parts of a value: which ranks are in it, and in which order.
+
+    Ranks 0 and 1 combined, then 2: ranks 0b111, span (0, 2), left_fold True, text "(0 1) 2".
 
     Attributes:
         block: id of the block.

@@ -22,7 +22,7 @@ PIPELINES = ((1, 1), (2, 2), (3, 1), (5, 3))
 
 @dataclass(frozen=True)
 class Proof:
-    """What was proven besides correctness.
+    """Properties of schedules that were proven besides correctness.
 
     Attributes:
         ordered: operands are combined in rank order, so a non-commutative operator is served.
@@ -80,7 +80,14 @@ def verify(
 
 
 def _prove_steps(row: Collective, schedules: Sequence[Schedule], root: int, forms: list[bool]) -> Proof:
-    """Prove the steps as written, with input and output apart or in the same memory, as `forms` says."""
+    """Prove the steps as written, with input and output apart or in the same memory, as `forms` says.
+
+    Args:
+        row: the collective.
+        schedules: of all ranks.
+        root: the root, 0 where there is none.
+        forms: true for input and output in the same memory.
+    """
     programs = [stepwise_program(s) for s in schedules]
     proofs = []
     for aliased in forms:
@@ -93,7 +100,16 @@ def _prove_steps(row: Collective, schedules: Sequence[Schedule], root: int, form
 def initial_memory(
     row: Collective, program: Program, rank: int, size: int, root: int, values: Values
 ) -> dict[CellKey, int]:
-    """Return a rank's memory before the collective."""
+    """Return a rank's memory before the collective: the value of each cell of its input.
+
+    Args:
+        row: the collective.
+        program: the rank's.
+        rank: whose memory it is.
+        size: number of ranks.
+        root: the root, 0 where there is none.
+        values: makes the values.
+    """
     buffer = "output" if program.aliased else "input"
     ids = row.before(rank, size, root, program.schedule.blocks)
     return {(buffer, s, b): values.leaf(rank, b) for s in range(program.segments) for b in ids}

@@ -1,4 +1,4 @@
-"""What the benchmark refuses: all ranks raise the same."""
+"""Errors of the benchmark: all ranks raise the same."""
 
 from __future__ import annotations
 

@@ -94,7 +94,14 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm, report: R
 
 
 def _prepared(arguments: list[str], options: Options, world: MPI.Intracomm, report: Report) -> Bench:
-    """Return what measures, before it is known how much there is to measure; collective."""
+    """Return the parts of a run, before it is known how much there is to measure; collective.
+
+    Args:
+        arguments: the command line.
+        options: the same, read.
+        world: all ranks; a communicator of mpi4py's own.
+        report: prints and writes.
+    """
     backend = choose("numpy" if options.mode == "overhead" else options.buffers, world)
     comm = Communicator(world)
     header = report.header = environment.collect(arguments, world, comm, backend)

@@ -1,4 +1,4 @@
-"""Which: from facts that are equal on all ranks to an algorithm, and why."""
+"""Dispatch: from facts that are equal on all ranks to an algorithm, and why."""
 
 from mpicoll.dispatch.plan import Plan, PlanKey, make_plan, plan
 

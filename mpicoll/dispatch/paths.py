@@ -13,7 +13,7 @@ from mpicoll.settings import settings
 
 @dataclass(frozen=True)
 class PathRow:
-    """What dispatch knows of a path.
+    """One path, as far as dispatch knows it.
 
     Attributes:
         name: as in rules, settings and plans.
@@ -32,7 +32,7 @@ class PathRow:
 
     @property
     def takes_segments(self) -> bool:
-        """Whether blocks are cut into segments for it."""
+        """True where blocks are cut into segments for it."""
         return self.smallest_segment > 0
 
 

@@ -31,7 +31,7 @@ LARGEST_MESSAGE = 1 << 30
 
 @dataclass(frozen=True)
 class PlanKey:
-    """What identifies a plan on one rank: the facts, this rank, and the rules in force."""
+    """The identity of a plan on one rank: the facts, this rank, and the rules in force."""
 
     facts: Facts
     rank: int
@@ -50,7 +50,9 @@ class PlanKey:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a call would do, and why; print it.
+    """A call's choice with its schedule, and the reasons; print it.
+
+    An allreduce of 4 KiB on 4 ranks, on the host: "one_shot, 1 segment, path host, 1 step".
 
     Attributes:
         key: what was asked.
@@ -116,7 +118,14 @@ def _planned(key: PlanKey, revision: int) -> Plan:
 
 @lru_cache(maxsize=256)
 def schedule_of(card: Algorithm, rank: int, size: int, root: int) -> Schedule:
-    """Return a rank's schedule, which calls of all message sizes share."""
+    """Return a rank's schedule, which calls of all message sizes share.
+
+    Args:
+        card: the algorithm.
+        rank: whose schedule it is.
+        size: number of ranks.
+        root: the root, 0 where there is none.
+    """
     return card.schedule(rank, size, root)
 
 
@@ -124,6 +133,15 @@ def bounded(card: Algorithm, facts: Facts, segments: int, limit: int) -> tuple[i
     """Return (segments, lanes) such that no message and no rank's scratch is too large.
 
     Equal on all ranks: computed from the most scratch that any rank needs, which the card declares.
+
+    Args:
+        card: the algorithm.
+        facts: the call.
+        segments: number of segments at least.
+        limit: bytes of scratch at most.
+
+    Raises:
+        UnsupportedError: it would need more segments than there may be.
     """
     nbytes = facts.nbytes or 0
     segments = max(segments, -(-nbytes // LARGEST_MESSAGE))
@@ -152,7 +170,7 @@ def plan(
     device: str = "cpu",
     algorithm: str | None = None,
 ) -> Plan:
-    """Return what a call would do; needs neither MPI nor arrays.
+    """Return the plan of a call; needs neither MPI nor arrays.
 
     Args:
         name: the collective, in any spelling of its MPI method.

@@ -29,7 +29,7 @@ MOST_SEGMENTS = 1 << 16
 
 @dataclass(frozen=True)
 class Choice:
-    """What a rule or a caller asks for.
+    """An algorithm that a rule or a caller asks for, with segments and path.
 
     Attributes:
         algorithm: its name.
@@ -58,7 +58,14 @@ class Rule:
     memory: str = ""
 
     def matches(self, name: str, nbytes: int | None, size: int, memory: str) -> bool:
-        """Tell whether the rule speaks for a call; nbytes None is a size that not all ranks know."""
+        """Tell whether the rule speaks for a call.
+
+        Args:
+            name: of the collective.
+            nbytes: message size in bytes, None where not all ranks know it.
+            size: number of ranks.
+            memory: "host" or "device".
+        """
         if name != self.collective or (self.memory and memory != self.memory):
             return False
         if not self.ranks[0] <= size <= self.ranks[1] or (self.only_powers and not power_of_two(size)):

@@ -31,7 +31,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a choice may depend on: all of it equal on all ranks.
+    """The facts on which a choice may depend: all of them equal on all ranks.
 
     Attributes:
         collective: row of the table.
@@ -59,7 +59,7 @@ class Facts:
 
     @property
     def needs(self) -> dict[str, bool]:
-        """What `Algorithm.refuses` wants to know."""
+        """Needs of the call, as `Algorithm.refuses` takes them."""
         return {
             "commutative": self.commutative,
             "counts_known": self.counts_known,
@@ -68,7 +68,18 @@ class Facts:
 
 
 def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str) -> tuple[Choice, str]:
-    """Return the choice and who made it: call, communicator, setting, tuning table or cost model."""
+    """Return (choice, who made it): call, communicator, setting, tuning table or cost model.
+
+    Args:
+        facts: the call.
+        call: its `algorithm=`, "" if none was given.
+        communicator: the communicator's rules.
+        setting: rules of the setting `algorithms`.
+        tuning: file with a tuning table, "" for the packaged one.
+
+    Raises:
+        UnsupportedError: what is forced cannot serve.
+    """
     if call:
         return _forced(parse_choice(call), facts), "algorithm= in the call"
     for text, who in ((communicator, "the communicator's rules"), (setting, "the setting `algorithms`")):
@@ -85,7 +96,7 @@ def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str
 
 
 def _pinned(facts: Facts) -> Choice:
-    """Return what is cheapest for a middle size, uncut, on the best path: the same for every size."""
+    """Return the cheapest choice for a middle size, uncut, on the best path: the same for every size."""
     one_path = replace(facts, nbytes=1 << 16, segment_bytes=0, paths=facts.paths[:1])
     middle = [c for c in candidates(one_path) if c.seconds is not None]
     return replace(min(middle, key=lambda c: c.seconds or 0.0).choice, segments=1)
@@ -106,7 +117,7 @@ def candidates(facts: Facts) -> list[Candidate]:
 
 
 def best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float]:
-    """Return the number of segments for which an algorithm takes the least time, and that time in seconds."""
+    """Return (segments for which an algorithm takes the least time, that time in seconds)."""
     nbytes, row = facts.nbytes or 0, PATHS[path]
     model, block = row.model, _block(card, facts)
     if not row.takes_segments:
@@ -135,7 +146,7 @@ def _unable(card: Algorithm, facts: Facts) -> str | None:
 
 
 def _refusal(card: Algorithm, facts: Facts) -> str | None:
-    """Return why an algorithm cannot serve or must not, None if it may; proven for this, if it has to be."""
+    """Return the reason why an algorithm cannot serve or must not, None if it may; it is proven if it has to be."""
     found = None if (why := _unable(card, facts)) else doubt(card, facts.size, facts.root)
     return found[1] if found else why
 

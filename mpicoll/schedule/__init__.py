@@ -1,4 +1,4 @@
-"""What a schedule is: blocks, verbs, steps, the table of collectives, and its compiled program.
+"""Schedules: blocks, verbs, steps, the table of collectives, and the compiled program.
 
 Pure: the standard library only.
 """

@@ -18,7 +18,7 @@ class Ref:
     """Cells of one buffer, in the order in which a message carries them.
 
     Several cells that follow each other are held as a range, whatever they are given as, so that 65,536
-    blocks take no more memory than two: equal cells are equal references.
+    blocks take no more memory than two: equal cells are equal references.  `str(out([0, 1, 2, 5]))` is "output[0-2,5]".
     """
 
     buffer: str
@@ -168,7 +168,14 @@ class Schedule:
 
     @staticmethod
     def of(steps: Iterable[Step], blocks: int, scratch: Scratch | None = None, window: int = 0) -> Schedule:
-        """Make a schedule from the steps and the scratch allocator that they used."""
+        """Return a schedule of the steps.
+
+        Args:
+            steps: what the rank does; empty ones are dropped.
+            blocks: number of blocks of the vector.
+            scratch: the allocator that the steps used, None if they need none.
+            window: see the attributes.
+        """
         kept = tuple(s for s in steps if s.messages or s.local)
         return Schedule(kept, blocks, tuple(scratch.ids) if scratch else (), window)
 

@@ -19,5 +19,5 @@ def split(count: int, parts: int, grain: int = 1) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1 << 12)
 def offsets(counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Return where each part starts when parts of these counts lie one after the other."""
+    """Return the start of each part where parts of these counts lie one after the other: (0, 3, 5) for (3, 2, 2)."""
     return tuple(accumulate(counts, initial=0))[:-1]

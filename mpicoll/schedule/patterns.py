@@ -74,7 +74,7 @@ def in_order_tree(node: int, nodes: int) -> BinaryNode:
 
 
 def double_tree(node: int, nodes: int) -> tuple[BinaryNode, BinaryNode]:
-    """Return a node's places in two binary trees, inner in at most one of them (Sanders et al. 2009)."""
+    """Return (place, place) of a node in two binary trees, inner in at most one of them (Sanders et al. 2009)."""
     odd = nodes % 2
     there = (node - 1) % nodes if odd else nodes - 1 - node  # shift by one, or mirror
     second = in_order_tree(there, nodes)
@@ -88,11 +88,12 @@ def double_tree(node: int, nodes: int) -> tuple[BinaryNode, BinaryNode]:
 
 @dataclass(frozen=True)
 class Fold:
-    """How a number of ranks is folded to a power of two.
+    """The folding of a number of ranks to a power of two.
 
     The first 2*extra ranks pair up, even with odd: the odd one (*extra*) hands its part to
     the even one (*proxy*), which takes part for both; the rest (*base*) take part for
     themselves.  Pairs are neighbours, so rank order is kept, and rank 0 is a member.
+    Of 6 ranks, 4 members are left: 0 (for 0 and 1), 2 (for 2 and 3), 4 and 5.
 
     Attributes:
         extra: number of extra ranks.

@@ -86,7 +86,7 @@ def stepwise_program(schedule: Schedule, aliased: bool = False) -> Program:
 
 @dataclass
 class _Cell:
-    """What is pending on a cell: the message or work that writes it, those that read it."""
+    """Pending work on a cell: the message or work that writes it, those that read it."""
 
     writer: int | None = None
     writer_is_work: bool = False

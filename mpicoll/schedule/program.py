@@ -84,7 +84,7 @@ Instruction = Start | Wait | Launch | Sync
 
 @dataclass(frozen=True)
 class Program:
-    """What one rank executes, in order; every dependency is already in the order.
+    """Instructions of one rank, in order; every dependency is already in the order.
 
     Attributes:
         schedule: where it came from.
@@ -107,7 +107,14 @@ class Program:
 
 
 def cell_keys(ref: Ref, segment: int, lanes: int, aliased: bool) -> list[CellKey]:
-    """Return the identity of each cell of a segment, equal where memory is the same."""
+    """Return the identity of each cell of a segment, equal where memory is the same.
+
+    Args:
+        ref: the cells.
+        segment: their segment.
+        lanes: segments in flight.
+        aliased: input and output are the same memory.
+    """
     if ref.buffer == "scratch":
         return [("scratch", segment % lanes, cell) for cell in ref.cells]
     buffer = "output" if aliased else ref.buffer

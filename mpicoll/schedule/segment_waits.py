@@ -1,4 +1,4 @@
-"""Where a program begins with a segment, and where it is done with the segment's output."""
+"""Segments' edges: where a program begins with a segment, and where it is done with the segment's output."""
 
 from __future__ import annotations
 

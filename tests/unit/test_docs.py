@@ -1,5 +1,6 @@
 """The documentation says what the code does."""
 
+import ast
 import importlib.util
 import re
 import subprocess
@@ -9,12 +10,15 @@ from pathlib import Path
 import pytest
 
 import mpicoll
+from unit.test_layers import LAYERS
 
 ROOT = Path(mpicoll.__file__).parent.parent
 SPEC = importlib.util.spec_from_file_location("generate_docs", ROOT / "docs" / "generate.py")
 generate = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(generate)
 PAGES = generate.PAGES
+#: pages that name files of the project
+NAMING = ["README.md", "CONTRIBUTING.md", "docs/architecture.md"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -32,16 +36,40 @@ def test_the_algorithm_in_the_readme_runs():
     assert (done.returncode, done.stdout) == (0, "one_by_one\n"), done.stderr
 
 
-def test_files_that_the_readme_names_exist():
-    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|rules))`", README))
+@pytest.mark.parametrize("page", NAMING)
+def test_files_that_a_page_names_exist(page):
+    named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_-]+\.(?:py|rules|md|cu))`", (ROOT / page).read_text(encoding="utf-8")))
     assert named, "the table of files is gone"
-    missing = [name for name in named if not (ROOT / "mpicoll" / name).exists() and not (ROOT / name).exists()]
-    assert not missing
+    places = [ROOT / "mpicoll", ROOT, ROOT / "docs", ROOT / "mpicoll/runtime/paths/mapped"]
+    assert not [name for name in named if not any((place / name).exists() for place in places)]
+
+
+def test_the_rooms_are_those_that_a_test_keeps():
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\| ((?:`[a-z_.]+`(?:, )?)+) \|", page.split("## The way of a call")[0], re.MULTILINE)
+    assert [re.findall("`([a-z_.]+)`", line) for line in lines] == LAYERS[::-1]
+
+
+def functions(file):
+    """The names of functions, methods and classes in a file of mpicoll."""
+    kinds = ast.FunctionDef | ast.ClassDef
+    tree = ast.parse((ROOT / "mpicoll" / file).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
+
+
+def test_functions_on_the_way_of_a_call_are_in_their_files():
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([A-Za-z_.]+)` \| ((?:`[a-z_/]+\.py`(?:, )?)+) \|", page, re.MULTILINE)
+    assert rows, "the tables of functions are gone"
+    for name, cell in rows:
+        for file in re.findall(r"`([a-z_/]+\.py)`", cell):
+            assert set(name.split(".")) <= functions(file), (name, file)
 
 
 def test_links_of_the_readme_exist():
-    for link in re.findall(r"\]\((docs/[a-z-]+\.md)\)", README):
-        assert (ROOT / link).exists(), link
+    links = re.findall(r"\]\(([A-Za-z/-]+\.md)\)", README)
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} | {"CONTRIBUTING.md"} <= set(links)
+    assert not [link for link in links if not (ROOT / link).exists()]
 
 
 def test_versions_agree():

@@ -1,1 +1,1 @@
-"""What is timed: mpicoll, and in turn with it the baselines; and a look into mpicoll's calls."""
+"""Contestants: mpicoll, and in turn with it the baselines; and a look into mpicoll's calls."""

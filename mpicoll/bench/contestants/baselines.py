@@ -123,7 +123,7 @@ class _Ring:
 def make(
     names: tuple[str, ...], world: MPI.Intracomm, backend: Backend, aware: cuda_aware.Awareness
 ) -> tuple[dict[str, Contestant], dict[str, str]]:
-    """Return the baselines that can serve at all, and why others cannot; collective.
+    """Return (baselines that can serve at all, reasons why others cannot), each by name; collective.
 
     Args:
         names: keys of reading.BASELINES.

@@ -13,7 +13,7 @@ from mpicoll.communicator import Communicator
 
 @dataclass(frozen=True)
 class Way:
-    """How a call is carried out.
+    """Algorithm, segments and path by which a call is carried out.
 
     Attributes:
         algorithm: the algorithm's name.
@@ -42,7 +42,7 @@ class Contestant(Protocol):
     exact: bool
 
     def way(self, arrays: Arrays, algorithm: str | None) -> Way:
-        """Return how a call would be carried out; raise ValueError, TypeError or UnsupportedError if it cannot be."""
+        """Return the way of a call; raise ValueError, TypeError or UnsupportedError if there is none."""
 
     def bind(self, arrays: Arrays, algorithm: str | None) -> Callable[[], object]:
         """Return the call."""
@@ -57,7 +57,7 @@ class Mpicoll:
         self.comm = comm
 
     def way(self, arrays: Arrays, algorithm: str | None) -> Way:
-        """Return how a call would be carried out; raise ValueError, TypeError or UnsupportedError if it cannot be."""
+        """Return the way of a call; raise ValueError, TypeError or UnsupportedError if there is none."""
         plan = self.comm.Get_plan(arrays.case.call.method, *arrays.arguments, algorithm=algorithm)
         return Way(plan.algorithm, plan.segments, plan.path, plan.reason)
 

@@ -91,7 +91,7 @@ class ByHand:
         self.steps = list(self._steps(program))
 
     def _steps(self, program: Program) -> Iterator[tuple[Callable[[list[MPI.Prequest]], object], list[MPI.Prequest]]]:
-        """Yield what is started and waited for, in the program's order."""
+        """Yield the messages that are started and waited for, in the program's order."""
         for instruction in program.instructions:
             if isinstance(instruction, Start | Wait):
                 verb = MPI.Prequest.Startall if isinstance(instruction, Start) else MPI.Request.Waitall

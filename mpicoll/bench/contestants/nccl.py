@@ -121,7 +121,7 @@ class Nccl:
         return partial(comm.allReduce, send, recv, count, dtype, op, stream)
 
     def _pointer(self, buffer: Buffer | None) -> int:
-        """Return where a buffer starts; a receive buffer that is not significant may be null."""
+        """Return the address of a buffer; a receive buffer that is not significant may be null."""
         return self.backend.pointer(buffer.array) if buffer else 0
 
     def _together(self, calls: list[Callable[[], object]]) -> None:
@@ -148,7 +148,7 @@ class Nccl:
 
 
 def _packed(dtype: str) -> tuple[int, int]:
-    """Return NCCL's number of a dtype and how many of it an element is: bytes where it does not know it."""
+    """Return (NCCL's number of a dtype, how many of it an element is); bytes for a dtype that NCCL does not know."""
     return (DTYPES[dtype], 1) if dtype in DTYPES else (BYTES, dtype_named(dtype).itemsize)
 
 

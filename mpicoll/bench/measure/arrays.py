@@ -95,7 +95,14 @@ class Arrays:
     """
 
     def __init__(self, case: Case, in_place: bool, rank: int, backend: Backend) -> None:
-        """Allocate the arrays."""
+        """Allocate the arrays.
+
+        Args:
+            case: the case.
+            in_place: its form.
+            rank: this rank.
+            backend: where the arrays live.
+        """
         self.case, self.in_place, self.rank = case, in_place, rank
         send, recv = contents(case, rank, in_place)
         self.send = Buffer(backend, case.recipe, send) if send else None
@@ -144,7 +151,7 @@ class Arrays:
             buffer.load(self.rank, iteration)
 
     def wrong(self) -> tuple[int, str]:
-        """Return the number of wrong elements on this rank, and the first of them in words."""
+        """Return (wrong elements on this rank, the first of them in words)."""
         wrong = {name: number for name, buffer in self.buffers.items() if (number := buffer.wrong())}
         words = [f"{name}: {_described(self.buffers[name])}" for name in wrong]
         return sum(wrong.values()), "".join(words[-1:])  # the output's, where both are wrong

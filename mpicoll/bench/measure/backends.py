@@ -1,4 +1,4 @@
-"""Where the arrays live: the only place here that knows NumPy from CuPy."""
+"""Backends: the only place here that knows NumPy from CuPy."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ Backend = HostBackend | DeviceBackend
 
 
 def in_memory(world: MPI.Intracomm, make: Callable[[], T]) -> T:
-    """Return what `make` does with memory on each rank; raise ShortageError on all where it is too little on one."""
+    """Return the result of `make` on each rank; raise ShortageError on all if one has too little memory."""
     made, why = None, ""
     try:
         made = make()
@@ -87,7 +87,7 @@ def in_memory(world: MPI.Intracomm, make: Callable[[], T]) -> T:
 
 
 def devices() -> tuple[int, str]:
-    """Return how many devices this rank sees, and why there is none."""
+    """Return (devices that this rank sees, why there is none)."""
     if not has_driver():
         return 0, "no NVIDIA driver on this machine"
     try:
@@ -100,7 +100,7 @@ def devices() -> tuple[int, str]:
 
 
 def choose(buffers: str, world: MPI.Intracomm) -> Backend:
-    """Return where arrays live on this rank; collective. Ranks of a node take its devices in turn.
+    """Return this rank's backend; collective. Ranks of a node take its devices in turn.
 
     Args:
         buffers: "numpy", "cupy", or "auto": CuPy if every rank has a device.

@@ -1,4 +1,4 @@
-"""How often a call is timed, the same on all ranks."""
+"""The budget: the number of times that a call is timed, the same on all ranks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Budget:
         return given
 
     def calls(self, seconds: float) -> int:
-        """Return how many more calls, of so many seconds each with all about them, fit into the share."""
+        """Return the number of further calls, of so many seconds each with all about them, that fit into the share."""
         fit = (self.until - self.now()) / max(seconds, 1e-9)
         return int(self.world.bcast(max(0, min(int(fit), MOST - FIRST)), root=0))
 
@@ -77,7 +77,7 @@ def measure(
         clock: takes the times.
         budget: says how many, where that is not given.
         iterations: number of timed calls of each, None leaves it to the budget.
-        warmup: calls before them; left out where the budget is behind and calls take long, which then allows
+        warmup: calls before them; left out where the budget is late and calls take long, which then allows
             one timed call.
     """
     if iterations is None and budget.late():

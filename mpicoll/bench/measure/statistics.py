@@ -1,4 +1,4 @@
-"""What the times of a call come to, and what is noise."""
+"""Statistics of a call's times, and noise."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a run prints and writes: what it ran with, the tables, and the file."""
+"""Output: the environment of a run, the tables, and the file."""

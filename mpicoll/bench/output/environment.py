@@ -26,7 +26,7 @@ from mpicoll.versions import mpi_library, variables, versions
 _GIT = 5.0
 
 def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, backend: Backend) -> dict[str, Any]:
-    """Return what the numbers are made with, the same on all ranks; collective.
+    """Return the facts with which the numbers are made, the same on all ranks; collective.
 
     Args:
         arguments: the command line, without the program's name.
@@ -91,7 +91,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
 
 
 def _mapped(comm: Communicator, backend: Backend) -> str:
-    """Return whether the path mapped is offered, or why not; "" for arrays on the host.  Collective."""
+    """Return in words whether the path mapped is offered; "" for arrays on the host.  Collective."""
     if backend.kind == "numpy":
         return ""
     context = context_of(comm)

@@ -1,4 +1,4 @@
-"""What a run says: the lines of its table on one rank, and the file."""
+"""The report: the lines of a run's table on one rank, and the file."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Report:
         self.results.add("refused", **refusal)
 
     def complain(self, line: str) -> None:
-        """Print what is wrong, the first times."""
+        """Print a complaint, the first times."""
         self.complaints += 1
         if self.complaints <= COMPLAINTS:
             self.say(f"# WRONG: {line}")
@@ -101,7 +101,7 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken."""
+        """Seconds that it has taken."""
         return time.monotonic() - (self.begun or time.monotonic())
 
     @property
@@ -127,7 +127,7 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """What the run comes to: only times are validated, so that only they can be "OK"."""
+        """Verdict on the run: only times are validated, so that only they can be "OK"."""
         if self.wrong:
             return "FAILED"
         if self.interruption:

@@ -60,7 +60,7 @@ class Measurement:
 
     @property
     def busbw(self) -> float:
-        """The same times the collective's bus factor."""
+        """Bus bandwidth in GB/s: `algbw` times the collective's bus factor."""
         return self.algbw * self.case.call.row.bus(self.case.size)
 
     def ratio(self, baseline: str) -> float:
@@ -84,7 +84,7 @@ class Measurement:
 
 
 def described(case: Case, way: Way, in_place: bool) -> dict[str, Any]:
-    """Return what was called and how it was carried out, for the file."""
+    """Return the call and its way, for the file."""
     return {
         "op": case.call.name,
         "collective": case.call.row.name,

@@ -1,1 +1,1 @@
-"""What is asked for: the command line, the calls and the numbers that it stands for."""
+"""The request: the command line, the calls and the numbers that it stands for."""

@@ -1,4 +1,4 @@
-"""Which measurements there are, from what is asked for."""
+"""Jobs: the measurements that are asked for."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Job:
 
 
 def jobs(options: Options, size: int, arrays: str, refuse: Refuse) -> list[Job]:
-    """Return what to measure, each once; raise RequestError for what can be seen not to work beforehand.
+    """Return the jobs, each once; raise RequestError for one that cannot work.
 
     Args:
         options: what is asked for.
@@ -86,7 +86,14 @@ def _nbytes(options: Options, arrays: str) -> tuple[int, ...]:
 
 
 def _algorithms(call: Method, names: tuple[str, ...], size: int, refuse: Refuse) -> Iterator[str | None]:
-    """Return what `algorithm=` shall be, one after the other."""
+    """Yield the values of `algorithm=`, one after the other.
+
+    Args:
+        call: what is called.
+        names: as they were given, "auto" and "all" too.
+        size: number of ranks.
+        refuse: is told what is left out.
+    """
     for name in names:
         if name == "auto":
             yield None
@@ -98,7 +105,14 @@ def _algorithms(call: Method, names: tuple[str, ...], size: int, refuse: Refuse)
 
 
 def _refused(call: Method, name: str, size: int, refuse: Refuse) -> bool:
-    """Tell whether an algorithm cannot serve; `refuse` is told why."""
+    """Tell whether an algorithm cannot serve; `refuse` is told why.
+
+    Args:
+        call: what is called.
+        name: the algorithm's name, with segments and path if they are given.
+        size: number of ranks.
+        refuse: is told why.
+    """
     try:
         registry.require(call.row.name, parse_choice(name).algorithm, size, counts_known=not call.local)
     except (ValueError, UnsupportedError) as error:

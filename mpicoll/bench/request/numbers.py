@@ -78,7 +78,7 @@ def raw(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What numbers depend on, besides rank and iteration.
+    """The facts on which numbers depend, besides rank and iteration.
 
     Attributes:
         dtype: the dtype's name.
@@ -93,7 +93,7 @@ class Recipe:
 
 @functools.lru_cache(maxsize=128)
 def pattern(recipe: Recipe, rank: int, iteration: int) -> Array:
-    """Return what a rank contributes: PERIOD elements, to be repeated."""
+    """Return a rank's contribution: PERIOD elements, to be repeated."""
     dtype = dtype_named(recipe.dtype)
     index = np.arange(PERIOD)
     if dtype.kind == "b":
@@ -105,7 +105,7 @@ def pattern(recipe: Recipe, rank: int, iteration: int) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def combined(recipe: Recipe, ranks: tuple[int, ...], iteration: int) -> Array:
-    """Return what must come out where these ranks' contributions are combined: PERIOD elements."""
+    """Return the right result where these ranks' contributions are combined: PERIOD elements."""
     parts = [pattern(recipe, rank, iteration) for rank in ranks]
     if not recipe.redop:
         return parts[0]
@@ -119,7 +119,14 @@ def combined(recipe: Recipe, ranks: tuple[int, ...], iteration: int) -> Array:
 
 
 def repeated(xp: Any, period: Array, start: int, count: int) -> Any:
-    """Return count elements of the vector that repeats a period, from `start` on, as xp's array."""
+    """Return elements of the vector that repeats a period, as xp's array.
+
+    Args:
+        xp: NumPy or CuPy.
+        period: array of PERIOD elements.
+        start: first element.
+        count: number of elements.
+    """
     first = start % PERIOD
     times = -(-(first + count) // PERIOD)
     return xp.tile(xp.asarray(period), max(times, 1))[first : first + count]
@@ -130,7 +137,7 @@ def _linear(index: Array, rank: int, iteration: int, modulus: int) -> Array:
 
 
 def _turn(recipe: Recipe, index: Array, rank: int, iteration: int, modulus: int) -> Array:
-    """Numbers that are different on each of `modulus` consecutive ranks."""
+    """Return numbers that are different on each of `modulus` consecutive ranks; the rest as in `_odds`."""
     return (index + rank + iteration) % modulus
 
 
@@ -155,7 +162,14 @@ def _whole(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:
 
 
 def _odds(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:
-    """Numbers a(2r + 1) + b, whose mean over ranks 0 to r is a(r + 1) + b, a whole number."""
+    """Return numbers a(2r + 1) + b.  Their mean over ranks 0 to r is a(r + 1) + b, a whole number.
+
+    Args:
+        recipe: what numbers depend on.
+        index: array of 0 to PERIOD - 1.
+        rank: r.
+        iteration: makes the numbers of every call different.
+    """
     a = _linear(index, 0, iteration, _modulus(recipe, 2 * recipe.size**2))
     modulus = _modulus(recipe, 2 * recipe.size)
     b = _linear(index, 1, iteration, modulus) - modulus // 2
@@ -164,7 +178,7 @@ def _odds(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:
 
 
 def _factors(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:
-    """Factors 2 and 3, of which at most four and three meet; the others are units."""
+    """Return factors 2 and 3, of which at most four and three meet; the others are units; as in `_odds`."""
     turn = _turn(recipe, index, rank, iteration, recipe.size)
     numbers = np.where(turn < 4, 2, np.where(turn < 7, 3, 1))
     dtype = dtype_named(recipe.dtype)
@@ -174,7 +188,7 @@ def _factors(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:
 
 
 def _truths(recipe: Recipe, index: Array, rank: int, iteration: int) -> Array:
-    """True and False: for "or" at most one rank's is True, for "and" at most one rank's is False."""
+    """Return truths: for "or" at most one rank's is True, for "and" one rank's is False; as in `_odds`."""
     one = _turn(recipe, index, rank, iteration, 2 * recipe.size) == 0
     if recipe.redop in ("LOR", "BOR", "SUM", "MAX"):
         return one

@@ -1,4 +1,4 @@
-"""What is asked for: the command line."""
+"""Options: the command line."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def parse(arguments: list[str], *, loud: bool = True) -> Options:
 
 
 def _contradiction(found: argparse.Namespace) -> str:
-    """Return what does not go together."""
+    """Return the options that do not go together, in words."""
     smallest = SIZES["smallest"] if found.smallest is None else found.smallest
     rules = {
         "--sizes are all sizes; --min, --max and --factor are for others": found.sizes and _by_factor(found),

@@ -1,4 +1,4 @@
-"""How the values of the command line are read: what is empty, absurd or given twice is refused, in words."""
+"""Readers of the command line's values: an empty, absurd or double one is refused, in words."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class One(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, found: argparse.Namespace, value: Any, name: Any = None
     ) -> None:
-        """Read all that was given so far."""
+        """Read all that was given so far; arguments as argparse gives them."""
         if self.texts and not self.many:
             raise argparse.ArgumentError(self, "is given twice")
         self.texts.append(value)
@@ -149,5 +149,5 @@ class Parser(argparse.ArgumentParser):
     """Ends with one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong, without the list of all options."""
+        """Print the mistake, without the list of all options."""
         self.exit(2, f"mpicoll.bench: {message} (--help lists the options)\n")

@@ -79,7 +79,7 @@ class Bench:
             self.report.refuse(job.case.call.name, name, str(error))
 
     def way(self, arrays: Arrays, algorithm: str | None) -> Way:
-        """Return how the call will be carried out; if it cannot be on one rank, all ranks raise RefusedError."""
+        """Return the way of the call; if one rank has none, all ranks raise RefusedError."""
         way, why = way_of(self.contestant, arrays, algorithm)
         wanted = self.options.path
         if not why and wanted != "auto" and arrays.arguments and way.path != wanted:
@@ -92,7 +92,7 @@ class Bench:
         return way
 
     def _why_not(self, path: str) -> str:
-        """Return what was found out about a path that does not serve."""
+        """Return the reason why a path does not serve."""
         peers = getattr(context_of(self.contestant.comm), "peers", None)
         return peers if path == "mapped" and isinstance(peers, str) else str(self.report.header["aware_reason"])
 
@@ -103,7 +103,7 @@ def form_name(in_place: bool) -> str:
 
 
 def way_of(contestant: Contestant, arrays: Arrays, algorithm: str | None) -> tuple[Way, str]:
-    """Return how a call would be carried out, or why it cannot be."""
+    """Return (way of a call, "") or (an empty way, why there is none)."""
     try:
         return contestant.way(arrays, algorithm), ""
     except (ValueError, TypeError, UnsupportedError) as error:

@@ -81,12 +81,12 @@ class Overhead:
 
     @property
     def extra(self) -> tuple[float, float]:
-        """What the library adds to the messages, and its spread."""
+        """Seconds (difference, spread) that the library adds to the messages."""
         return self.blocking.median - self.by_hand.median, noise(self.blocking, self.by_hand)
 
     @property
     def per_message(self) -> tuple[float, float]:
-        """What it adds to each message, and its spread."""
+        """Seconds (difference, spread) that the library adds to each message."""
         number = max(self.messages, 1)
         spread = noise(self.blocking, self.by_hand, self.per_call)
         return (self.extra[0] - self.per_call.median) / number, spread / number

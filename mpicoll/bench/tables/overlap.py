@@ -1,4 +1,4 @@
-"""`--async`: how much of a nonblocking call is hidden behind computation.
+"""`--async`: how much of a nonblocking call is hidden by computation.
 
 As OSU's nonblocking tests define it: with t_pure the time of the call alone (started and waited
 for at once), t_compute that of the computation alone, and t_total that of both together,
@@ -73,12 +73,12 @@ class Overlap:
 
     @property
     def hidden(self) -> float:
-        """How much of the call was hidden, in percent of it; more than 100 % is noise."""
+        """Percent of the call that was hidden; more than 100 % is noise."""
         return 100 * (self.pure.median + self.compute.median - self.total.median) / self.pure.median
 
     @property
     def percent(self) -> float:
-        """The same between 0 and 100, as an overlap is."""
+        """Percent of the call that was hidden, between 0 and 100."""
         return min(max(0.0, self.hidden), 100.0)
 
     @property
@@ -101,7 +101,7 @@ class Overlap:
 
 
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
-    """Measure how much of each call is hidden behind computation."""
+    """Measure how much of each call is hidden by computation."""
     bench.report.head(COLUMNS, "#")
     for job, arrays, way in bench.prepared(jobs):
         method = getattr(bench.contestant.comm, f"I{job.case.call.method.lower()}")
@@ -114,7 +114,7 @@ def table(bench: Bench, jobs: Iterable[Job]) -> None:
 def overlap(
     start: Callable[[], Any], clock: Clock, backend: Backend, seconds: float, iterations: int
 ) -> tuple[Statistics, Statistics, Statistics]:
-    """Return the times of the call alone, of the computation alone, and of both; collective.
+    """Return the times of (the call alone, the computation alone, both together); collective.
 
     Args:
         start: starts the call, returns its request.

@@ -55,7 +55,7 @@ def _beside(baseline: str) -> tuple[Column, Column]:
 
 
 def above(baselines: Iterable[str]) -> tuple[str, str]:
-    """Return the lines above the head, which name the forms."""
+    """Return the two lines above the head: (an empty one, the names of the forms)."""
     names = tuple(baselines)
     each = len(_FORM) + 2 * len(names)
     return "#", columns(names).merged((len(_START), "#"), (each, "out of place"), (each, "in place"))
@@ -120,7 +120,14 @@ def _others(bench: Bench, arrays: Arrays) -> dict[str, Timed]:
 
 
 def _tried(bench: Bench, arrays: Arrays, name: str, baseline: Contestant) -> tuple[Timed | None, str]:
-    """Return a baseline's call, or None and why it is left out."""
+    """Return (a baseline's call, "") or (None, why it is left out).
+
+    Args:
+        bench: the run.
+        arrays: of the case.
+        name: of the baseline.
+        baseline: the contestant.
+    """
     what = f"{form_name(arrays.in_place)}, {arrays.case.nbytes} B of {arrays.case.dtype}"
     try:
         call = in_memory(bench.world, partial(baseline.bind, arrays, None))
@@ -132,7 +139,15 @@ def _tried(bench: Bench, arrays: Arrays, name: str, baseline: Contestant) -> tup
 
 
 def validate(bench: Bench, arrays: Arrays, call: Timed, way: str, iteration: int) -> int:
-    """Return the wrong elements of all ranks after a call on fresh numbers."""
+    """Return the wrong elements of all ranks after a call on fresh numbers.
+
+    Args:
+        bench: the run.
+        arrays: of the case.
+        call: makes the call.
+        way: how it is carried out, for the complaint.
+        iteration: number of the call, from which its numbers are made.
+    """
     in_memory(bench.world, partial(arrays.load, iteration))
     bench.backend.synchronize()
     call()

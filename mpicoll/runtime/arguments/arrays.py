@@ -19,12 +19,14 @@ Array = Any
 class Flat:
     """One user array, flat.
 
+    Of a (3, 4) array of float32 at address 4096 `part(4, 8)` has 8 elements from address 4112 on.
+
     Attributes:
         array: one-dimensional and contiguous; the user's own memory unless packed.
         pointer: address of its first element.
         device: device number, -1 on the host.
-        before: what fills a packed copy before the call.
-        after: what writes a packed copy back after the call.
+        before: functions that fill a packed copy before the call.
+        after: functions that write a packed copy back after the call.
     """
 
     array: Array
@@ -127,7 +129,7 @@ def device_of(array: Array) -> int:
 
 
 def device_of_argument(argument: Any) -> int:
-    """Return the device number of an argument as a caller gave it, -1 if it is none or not on a device."""
+    """Return the device number of an argument as a caller gave it, -1 for one that is on none."""
     first = argument[0] if isinstance(argument, list | tuple) and argument else argument
     if is_cupy(first):
         return device_of(first)

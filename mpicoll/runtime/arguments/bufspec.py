@@ -1,4 +1,4 @@
-"""What mpi4py lets a buffer argument be: an array, or a list of array, counts, displacements, type."""
+"""Buffer arguments as mpi4py takes them: an array, or a list of array, counts, displacements, type."""
 
 from __future__ import annotations
 
@@ -102,7 +102,14 @@ def integers(collective: str, name: str, values: Any) -> tuple[int, ...]:
 
 
 def _typed(collective: str, name: str, array: Array | None, given: MPI.Datatype | str) -> Array | None:
-    """Return the array as elements of the given type, which must be its own or MPI.BYTE."""
+    """Return the array as elements of the given type, which must be its own or MPI.BYTE.
+
+    Args:
+        collective: the call's name, for messages.
+        name: the argument's name, for messages.
+        array: the array, None where the argument was None.
+        given: MPI's type, or its name.
+    """
     if array is None:
         return None
     if isinstance(given, MPI.Datatype) and given == MPI.BYTE:

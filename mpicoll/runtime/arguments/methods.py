@@ -1,7 +1,12 @@
-"""The one place of validation: what each argument of every collective method means on this rank.
+"""The one place of validation: the meaning of each argument of every collective method on this rank.
 
 Every check here needs no message, so a mistake is found before the first one is sent.
 Blocking, nonblocking and persistent calls, and plans, all come through here.
+
+Every function takes `rank`, `size` (number of ranks) and then the arguments of its method, as in `mpicoll.blocking`;
+`vector` says that it is the v-variant.  It returns the operands.  On rank 1 of 4, with float64:
+
+    read_call("Allreduce", 1, 4, (x, y), {}) of 1000 elements each -> count 1000, nbytes 8000, device -1
 """
 
 from __future__ import annotations
@@ -111,7 +116,7 @@ def reduce_scatter(
     name, buffer = ("recvbuf", recvbuf) if in_place else ("sendbuf", sendbuf)
     source, blocks = call.counted(name, buffer, recvcounts, writes=in_place)
     nbytes = sum(blocks[0])
-    if in_place:  # the result goes to the front at the end; what is behind it stays as it was
+    if in_place:  # the result goes to the front at the end; what comes after it stays as it was
         result = empty((blocks[0][rank],), source.array)
         target = flatten(call.method, "recvbuf", result, writes=True)
         done = call.operands(source, target, in_blocks=blocks, out_blocks=((result.size,), (0,)), nbytes=nbytes, op=op)
@@ -181,7 +186,18 @@ CALLS: dict[str, Callable[..., Operands]] = {
 
 
 def read_call(method: str, rank: int, size: int, arguments: tuple[Any, ...], named: dict[str, Any]) -> Operands:
-    """Return a call's operands."""
+    """Return a call's operands.
+
+    Args:
+        method: the call, such as "Allreduce".
+        rank: this rank.
+        size: number of ranks.
+        arguments: of the method, by position.
+        named: of the method, by name.
+
+    Raises:
+        ValueError: the method is no collective, or sizes do not fit.
+    """
     if method not in CALLS:
         raise ValueError(f"no collective method {method!r}; known: {', '.join(CALLS)}")
     return CALLS[method](rank, size, *arguments, **named)

@@ -60,12 +60,12 @@ class Operands:
     moved: bool = False
 
     def without_arrays(self) -> Operands:
-        """Return the same, which holds no array."""
+        """Return these operands without their arrays."""
         return replace(self, input=None, output=None, before=[], after=[])
 
     @property
     def bases(self) -> dict[str, int]:
-        """Where the input and the output start, 0 for none."""
+        """Addresses at which the input and the output start, 0 for none."""
         flats = (("input", self.input), ("output", self.output))
         return {name: flat.pointer if flat else 0 for name, flat in flats}
 
@@ -87,7 +87,14 @@ class CallReader(Reader):
     """One call being understood: compares the arguments that it has read, and makes the operands."""
 
     def same(self, name: str, count: int, other: str, expected: int) -> None:
-        """Compare two counts."""
+        """Compare two counts.
+
+        Args:
+            name: one argument.
+            count: its elements.
+            other: another argument.
+            expected: its elements.
+        """
         if count != expected:
             raise ValueError(f"{self.method}: {name} has {count} elements, {other} has {expected}")
 
@@ -101,12 +108,19 @@ class CallReader(Reader):
             raise ValueError(f"{self.method}: recvbuf overlaps sendbuf; use {instead}")
 
     def own_block_of(self, target: Flat, blocks: Blocks, nbytes: int | None) -> Operands:
-        """The input is this rank's block of the output."""
+        """Return the operands of a call whose input is this rank's block of the output."""
         own = (blocks[0][self.rank],), (blocks[1][self.rank],)
         return self.operands(target, target, in_blocks=own, out_blocks=blocks, nbytes=nbytes, aliased=True)
 
     def into_blocks(self, source: Flat, target: Flat, blocks: Blocks, nbytes: int | None) -> Operands:
-        """The input is one block, the output has all of them."""
+        """Return the operands of a call whose input is one block, and whose output has all blocks.
+
+        Args:
+            source: the input.
+            target: the output.
+            blocks: (counts, displacements) in the output, in elements.
+            nbytes: elements of the vector, None where not all ranks know them.
+        """
         count = source.size
         self._own_count("sendbuf", count, "recvbuf", blocks)
         aliased = self._is_own_block(source, target, blocks)
@@ -117,7 +131,15 @@ class CallReader(Reader):
         )
 
     def from_blocks(self, source: Flat, target: Flat, blocks: Blocks, nbytes: int | None, op: Any = None) -> Operands:
-        """The input has all blocks, the output is one of them."""
+        """Return the operands of a call whose input has all blocks, and whose output is one block.
+
+        Args:
+            source: the input.
+            target: the output.
+            blocks: (counts, displacements) in the input, in elements.
+            nbytes: elements of the vector, None where not all ranks know them.
+            op: as in the call.
+        """
         count = target.size
         self._own_count("recvbuf", count, "sendbuf", blocks)
         aliased = self._is_own_block(target, source, blocks)
@@ -148,7 +170,18 @@ class CallReader(Reader):
         op: Any = None,
         aliased: bool = False,
     ) -> Operands:
-        """Make the operands after the checks that concern both buffers; nbytes counts elements."""
+        """Return the operands, after the checks that concern both buffers.
+
+        Args:
+            source: the input, None if there is none.
+            target: the output, None if there is none.
+            nbytes: elements of the vector, None where not all ranks know them.
+            count: elements of a vector that may be cut freely, else None.
+            in_blocks: (counts, displacements) in the input, in elements.
+            out_blocks: the same for the output.
+            op: as in the call.
+            aliased: input and output are the same memory.
+        """
         first = source or target
         assert first is not None
         if source and target:

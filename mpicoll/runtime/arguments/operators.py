@@ -123,7 +123,7 @@ class Op:
         name: str = "",
         cuda: str = "",
     ) -> None:
-        """Make the operator."""
+        """Make the operator; arguments as in the class."""
         if width < 1:
             raise ValueError(f"op: width is {width}, not at least 1")
         if cuda and width > 1:
@@ -158,7 +158,17 @@ def whole(records: Any) -> Any:
 
 
 def _takes_first(a: Any, i: Any, b: Any, j: Any, larger: bool) -> Any:
-    """Tell where (a, i) is the result: NaN before numbers, and among equal values the lower index."""
+    """Return an array of bool, true where (a, i) is the result.
+
+    NaN comes before numbers, and among equal values the lower index.
+
+    Args:
+        a: values of one operand.
+        i: its indices.
+        b: values of the other operand.
+        j: its indices.
+        larger: the larger value wins, as in MAXLOC.
+    """
     no_number, other_no_number = a != a, b != b
     wins = (a > b if larger else a < b) | (no_number & ~other_no_number)
     alike = (a == b) | (no_number & other_no_number)
@@ -189,7 +199,7 @@ MPI_OPS: dict[str, MPI.Op | Average] = {o.name: op for op, o in (*_OPERATORS, *_
 
 
 def _name_of(op: object) -> str:
-    """Return what a user calls an operator."""
+    """Return the name by which a user calls an operator."""
     if isinstance(op, MPI.Op):
         for name in ("REPLACE", "NO_OP", "OP_NULL"):
             if op == getattr(MPI, name):

@@ -60,7 +60,7 @@ class Reader:
         return self._part(flat, name, start, spec.counts[0] if spec.counts else spec.count)
 
     def equal(self, name: str, value: Any, *, writes: bool = False) -> tuple[Flat, Blocks]:
-        """Read a buffer that has a block of the same size for every rank, one after the other."""
+        """Return (array, blocks) of a buffer that has blocks of equal size, one after the other."""
         flat, spec = self._read(name, value, writes)
         if spec.counts or spec.displs:
             raise ValueError(f"{self.method}: {name} has counts of its own; use {self.row.methods[-1]}")
@@ -69,7 +69,7 @@ class Reader:
         return flat, dense((each,) * self.size)
 
     def various(self, name: str, value: Any, *, writes: bool = False) -> tuple[Flat, Blocks]:
-        """Read a buffer that has a block for every rank, of any size and anywhere."""
+        """Return (array, blocks) of a buffer that has a block for every rank, of any size and anywhere."""
         flat, spec = self._read(name, value, writes)
         counts, displs = spec.counts, spec.displs
         if counts is None:
@@ -84,11 +84,25 @@ class Reader:
         return flat, blocks
 
     def blocks(self, name: str, value: Any, vector: bool, *, writes: bool = False) -> tuple[Flat, Blocks]:
-        """Read a buffer that has a block for every rank; in the v-variants these may be of any size and anywhere."""
+        """Return (array, blocks) of a buffer that has a block for every rank.
+
+        Args:
+            name: the argument's name, for messages.
+            value: as in the call.
+            vector: blocks may be of any size and anywhere, as in the v-variants.
+            writes: the call writes into the buffer.
+        """
         return (self.various if vector else self.equal)(name, value, writes=writes)
 
     def counted(self, name: str, value: Any, counts: Any, *, writes: bool = False) -> tuple[Flat, Blocks]:
-        """Read a buffer whose counts are an argument of their own; None: equal blocks."""
+        """Return (array, blocks) of a buffer whose counts are an argument of their own.
+
+        Args:
+            name: the argument's name, for messages.
+            value: as in the call.
+            counts: elements of each block; None for equal blocks.
+            writes: the call writes into the buffer.
+        """
         if counts is None:
             return self.equal(name, value, writes=writes)
         flat = self.one(name, value, writes=writes)
@@ -98,7 +112,7 @@ class Reader:
         return flat, self._fitting(flat, name, dense(numbers))
 
     def _read(self, name: str, value: Any, writes: bool) -> tuple[Flat, Spec]:
-        """Read one buffer argument."""
+        """Return (array, specification) of one buffer argument."""
         if is_in_place(value):
             raise ValueError(f"{self.method}: {name} cannot be MPI.IN_PLACE")
         if writes and isinstance(value, np.generic):
@@ -113,7 +127,14 @@ class Reader:
         return flatten(self.method, name, array, writes=writes), spec
 
     def _part(self, flat: Flat, name: str, start: int, count: int | None) -> Flat:
-        """Return `count` elements from `start` on; None: all that are left."""
+        """Return `count` elements from `start` on; None: all that are left.
+
+        Args:
+            flat: the array.
+            name: the argument's name, for messages.
+            start: first element.
+            count: elements, or None.
+        """
         number = max(flat.size - start, 0) if count is None else count
         if start + number > flat.size:
             behind = f" from {start} on" if start else ""

@@ -1,4 +1,4 @@
-"""What ranks say of a call to each other: that they make it, the same one, or why they cannot.
+"""The ranks' words on a call: that they make it, the same one, or why they cannot.
 
 Where a setting demands it, each rank says one `Word` before a call, and hears all others' before it starts.
 So every error of reading, planning and binding is every rank's, whatever call each of them makes.  An error
@@ -25,7 +25,7 @@ LONGEST = 600
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What must be equal on all ranks that make a call together.
+    """The facts that must be equal on all ranks that make a call together.
 
     Attributes:
         form: "persistent" or "call": blocking and nonblocking calls match each other.
@@ -109,7 +109,12 @@ def _common_counts(operands: Operands) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Flow:
-    """Elements that a rank sends to others and expects from them in a v-variant, by rank, as far as it knows."""
+    """Elements that a rank sends to each rank, and expects from each, in a v-variant, as far as it knows.
+
+    On rank 0 of 3, Gatherv of 1, 2 and 3 elements to rank 0 has the flow
+
+        sent {0: 1}, expected {0: 1, 1: 2, 2: 3}
+    """
 
     sent: dict[int, int] = field(default_factory=dict)
     expected: dict[int, int] = field(default_factory=dict)

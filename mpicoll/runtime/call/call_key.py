@@ -129,7 +129,7 @@ def _unreadable(item: Any) -> Any:
 
 
 def _in_place(item: Any) -> Any:
-    """Return what stands for MPI.IN_PLACE, whose type has another constant, too."""
+    """Return a key for MPI.IN_PLACE, whose type has another constant, too."""
     return type(item), int(item)
 
 

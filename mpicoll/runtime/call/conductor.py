@@ -64,7 +64,7 @@ def _blocking(context: Context, asked_for: CallArguments) -> None:
 
 
 def look_up(context: Context, asked_for: CallArguments) -> tuple[Remembered, Bound]:
-    """Return a blocking call as it is remembered, and its program, without making it.
+    """Return (call, program) of a blocking call that is remembered, without making it.
 
     Raises:
         LookupError: it was not made before, or is one that is decided each time.
@@ -78,7 +78,14 @@ def look_up(context: Context, asked_for: CallArguments) -> tuple[Remembered, Bou
 
 
 def _bound_again(known: Remembered, context: Context, place: tuple[Any, ...], stream: Any) -> Bound:
-    """Return the program of a remembered call on its stream, bound now if it was made in another form only."""
+    """Return the program of a remembered call on its stream, bound now if it was made in another form only.
+
+    Args:
+        known: the remembered call.
+        context: the communicator's.
+        place: device and stream of the call (see `streams.where`).
+        stream: as in the call.
+    """
     operands, slot = known.operands, context.slot(0)
     address = place[2] if operands.device >= 0 else 0
     bound = known.program((id(slot), address))
@@ -115,7 +122,14 @@ def _run(call: Call, key_of: Callable[[Operands], Any]) -> None:
 
 
 def _remembered(call: Call, operands: Operands, plan: Plan, key: Any) -> Remembered | None:
-    """Return a call that is remembered from now on, None if it has no key."""
+    """Return a call that is remembered from now on, None if it has no key.
+
+    Args:
+        call: as it was made.
+        operands: of the call.
+        plan: what was chosen.
+        key: of the call, None if it must not be remembered.
+    """
     return None if key is None else call.context.cache.remember(key, Remembered.of(operands, plan))
 
 
@@ -137,7 +151,7 @@ def nonblocking(call: Call) -> Operation:
     else:
         context.calls += 1
         operands, trouble, call.plan = known.operands, None, known.plan
-    if operands is None or not is_repeatable(operands, place):
+    if known is None and (operands is None or not is_repeatable(operands, place)):
         key = None
     flight = Flight(call, operands, known, key)
     keep = (call.arguments, flight)
@@ -195,7 +209,7 @@ def persistent(call: Call) -> Prepared:
 
 
 def plan(call: Call) -> Plan:
-    """Return what a call would do; collective if it is the first one, or the first with device arrays."""
+    """Return a call's plan; collective if it is the first call, or the first with device arrays."""
     operands = call.read()
     captured = call.captured(operands)
     if operands.device >= 0:

@@ -61,7 +61,7 @@ class Call:
         return f"{self.method.lower()} #{self.context.calls}"
 
     def read(self) -> Operands:
-        """Return what the arguments mean; every check that needs no other rank."""
+        """Return the operands, after every check that needs no other rank."""
         with given(self.stream):
             operands = read_call(self.method, self.context.rank, self.context.size, self.arguments, self.named or {})
         check_options(operands, self.algorithm, self.stream)
@@ -86,7 +86,7 @@ class Call:
 
 
 def read(call: Call) -> tuple[Operands | None, Exception | None]:
-    """Return the operands, or what is wrong, and count the call.
+    """Return (operands, None) or (None, error), and count the call.
 
     Raises:
         Exception: what is wrong, at once, where the other ranks need not hear of it: then the call is not made.
@@ -106,9 +106,16 @@ def read(call: Call) -> tuple[Operands | None, Exception | None]:
 def decided(
     call: Call, operands: Operands | None, trouble: Exception | None, bind: Bind
 ) -> Routine[tuple[Operands, Bound]]:
-    """Plan and bind a call; where a setting demands it, all ranks agree that they can, and on the same one.
+    """Return (operands, program) of a call, planned and bound.
 
-    Where memory is short on a rank, all ranks try again with a smaller limit, that is with more segments.
+    Where a setting demands it, all ranks agree that they can, and on the same call.  Where memory is short on a
+    rank, all ranks try again with a smaller limit, that is with more segments.
+
+    Args:
+        call: as it was made.
+        operands: of the call, None if they could not be read.
+        trouble: the error of reading, None if there was none.
+        bind: returns the call's program.
     """
     context = call.context
     if not asked():
@@ -143,7 +150,15 @@ def decided(
 def _tried(
     call: Call, operands: Operands | None, trouble: Exception | None, limit: int, bind: Bind
 ) -> Routine[tuple[tuple[Operands, Bound] | None, Word, Exception | None]]:
-    """Return a bound call, and this rank's word on it; or what keeps the rank from it."""
+    """Return ((operands, program), word, None), or (None, word, error) where an error keeps the rank from the call.
+
+    Args:
+        call: as it was made.
+        operands: of the call, None if they could not be read.
+        trouble: the error of reading, None if there was none.
+        limit: bytes of scratch at most.
+        bind: returns the call's program.
+    """
     what = call.method.lower()
     if trouble is not None or operands is None:
         assert trouble is not None
@@ -160,7 +175,14 @@ def _tried(
 
 
 def _bound(call: Call, operands: Operands, limit: int, bind: Bind) -> Routine[tuple[Operands, Bound, Plan]]:
-    """Return the call on the communicator's device, its program, and its plan."""
+    """Return (operands, program, plan) of a call, on the communicator's device.
+
+    Args:
+        call: as it was made.
+        operands: of the call.
+        limit: bytes of scratch at most.
+        bind: returns the call's program.
+    """
     found = at_home(operands, call.context)
     plan = call.plan = plan_for(found, call.context, call.algorithm, call.rules, limit, call.is_captured)
     bound = yield from bind(plan, found)

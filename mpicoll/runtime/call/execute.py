@@ -43,7 +43,14 @@ def bind(
 
 
 def _program_key(plan: Plan, operands: Operands, context: Context, stream: int) -> tuple[Any, ...]:
-    """Return all that a call's program depends on, for a call that has no key, such as one of packed arrays."""
+    """Return everything on which a call's program depends, for a call without a key, such as one of packed arrays.
+
+    Args:
+        plan: what was chosen.
+        operands: the call.
+        context: the communicator's.
+        stream: address of the stream, 0 on the host.
+    """
     shape = Shape.of(operands, context.rank, context.size)
     captured = operands.device >= 0 and is_captured(stream)
     what = operands.method, operands.dtype, id(operands.op), operands.aliased, tuple(operands.bases.values())
@@ -51,7 +58,7 @@ def _program_key(plan: Plan, operands: Operands, context: Context, stream: int) 
 
 
 def bind_new(plan: Plan, operands: Operands, context: Context, stream: int, slot: Slot) -> Bound:
-    """Return the plan bound to the operands' memory; the caller keeps it and frees it."""
+    """Return the plan bound to the operands' memory; the caller keeps and frees it; arguments as in `bind`."""
     bound = Bound(name=f"{operands.method} #{{}} {plan.algorithm!r}", device=operands.device, keep=operands.op)
     bound.limited = settings.timeout > 0 or bool(settings.errors)
     then = _divisions(plan, operands, context, stream)
@@ -61,7 +68,7 @@ def bind_new(plan: Plan, operands: Operands, context: Context, stream: int, slot
 
 
 def _divisions(plan: Plan, operands: Operands, context: Context, stream: int) -> list[Action]:
-    """Return the actions that divide the results by the number of combined ranks, where the operator says so."""
+    """Return the actions that divide an average's results by the number of combined ranks; arguments as in `bind`."""
     if operands.op is None or not operands.op.average:
         return []
     shape = Shape.of(operands, context.rank, context.size)
@@ -73,7 +80,7 @@ def _divisions(plan: Plan, operands: Operands, context: Context, stream: int) ->
 
 
 def _work_on(operands: Operands, stream: int) -> LocalWork:
-    """Return what works on the operands' own memory."""
+    """Return the local work on the operands' own memory."""
     if operands.device < 0:
         return Host()
     from mpicoll.runtime.cuda.work import Device

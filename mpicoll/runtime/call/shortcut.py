@@ -22,7 +22,7 @@ from mpicoll.settings import settings
 def note(
     context: Context, asked_for: tuple[str, tuple[Any, ...], Any, Any, str], call: Remembered, bound: Bound
 ) -> None:
-    """Let a call that was just made be found by the identity of its arrays, if it is one that can be.
+    """Let the shortcut find a call that was just made by the identity of its arrays, if it may.
 
     Args:
         context: the communicator's.

@@ -1,1 +1,1 @@
-"""What a communicator has of its own: a duplicate for messages, slots, scratch, and the first call."""
+"""A communicator's own things: a duplicate for messages, slots, scratch, the call cache, and the first call."""

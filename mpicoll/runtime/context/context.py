@@ -36,7 +36,7 @@ live: weakref.WeakSet[Context] = weakref.WeakSet()
 
 
 class Attachment(Protocol):
-    """What a path keeps for a communicator, such as memory that peers have mapped."""
+    """A path's things for a communicator, such as memory that peers have mapped."""
 
     def abort(self) -> None:
         """Make what waits on a device for other ranks leave."""
@@ -108,7 +108,7 @@ class Context(Traffic):
         self.ready = True
 
     def attachments(self) -> list[Attachment]:
-        """Return what paths keep for the communicator."""
+        """Return the attachments of all paths."""
         return [one for one in self.attached.values() if not isinstance(one, str)]
 
     def abort(self) -> None:
@@ -165,6 +165,13 @@ class Context(Traffic):
             if not slot.taken:
                 return slot
         return None
+
+    def take_slot(self) -> Slot | None:
+        """Take a slot for a call that does not block, None while all are taken."""
+        slot = self.free_slot()
+        if slot is not None:
+            slot.taken = True
+        return slot
 
     def own_slot(self) -> Slot:
         """Return a slot for a persistent request, with a lane of its own as far as there are tags."""

@@ -1,4 +1,4 @@
-"""Which context belongs to a communicator, and what becomes of all of them when the program ends or forks."""
+"""The context of each communicator, and the end of all contexts when the program ends or forks."""
 
 from __future__ import annotations
 

@@ -13,7 +13,10 @@ SMALLEST = 1 << 20
 
 
 class Arena:
-    """One growing piece of host, pinned or device memory."""
+    """One growing piece of host, pinned or device memory.
+
+    Sizes below 64 MiB are rounded up to a power of two.  `reserve(5_000_000)` takes 8 MiB, `reserve(100)` 1 MiB.
+    """
 
     def __init__(self, kind: str, device: int = -1) -> None:
         """Start empty; kind is "host", "pinned" or "device"."""

@@ -42,7 +42,7 @@ class Slot:
         return arena
 
     def fence(self, device: int) -> Any:
-        """Return what orders this slot's calls on a device."""
+        """Return the fence that orders this slot's calls on a device."""
         if device not in self.fences:
             from mpicoll.runtime.cuda.order import Fence
 

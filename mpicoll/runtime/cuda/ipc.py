@@ -1,4 +1,4 @@
-"""What the driver knows of device memory: can a peer map it?
+"""The driver's word on device memory: can a peer map it?
 
 MPI hands device memory to the ranks of a node by CUDA's interprocess handles.  Memory of a
 stream-ordered pool (cudaMallocAsync), managed memory and memory that was mapped piece by piece

@@ -124,7 +124,7 @@ def prelude(dtype: np.dtype) -> str:
 
 
 def width(itemsize: int) -> int:
-    """Return how many elements one 16-byte access moves."""
+    """Return the number of elements that one 16-byte access moves."""
     return max(16 // itemsize, 1)
 
 
@@ -153,7 +153,7 @@ def divide_source(dtype: np.dtype) -> str:
 
 @cache
 def compiled(source: str, name: str, device: int) -> tuple[int, Any]:
-    """Compile for the current device; returns the function's address and what keeps it alive."""
+    """Return (address of the function, module that keeps it alive), compiled for the current device."""
     import cupy
 
     module = cupy.RawModule(code=source, options=("-std=c++14", "-fmad=false"))

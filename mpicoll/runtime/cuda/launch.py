@@ -19,12 +19,21 @@ _INVALID_CONTEXT = 201
 def launcher(
     function: int, packed: Any, grid: tuple[int, int], stream: int, device: int, keep: object
 ) -> Action:
-    """Return an action that launches a kernel on a stream, whose address is given; else as `plain_launch`."""
+    """Return an action that launches a kernel on a stream.
+
+    Args:
+        function: address of the kernel.
+        packed: its argument, a ctypes buffer.
+        grid: blocks, and threads of a block.
+        stream: address of the stream.
+        device: number of the device.
+        keep: what must live as long as the launch.
+    """
     return partial(plain_launch(function, packed, grid, device, keep), stream)
 
 
 def plain_launch(function: int, packed: Any, grid: tuple[int, int], device: int, keep: object) -> Callable[[int], None]:
-    """Return what launches a kernel, whose one argument is a packed structure, on a stream.
+    """Return a function that launches a kernel, whose one argument is a packed structure, on a stream.
 
     Args:
         function: address of the kernel.

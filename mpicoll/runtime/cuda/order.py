@@ -13,7 +13,7 @@ class Fence:
     """Orders a communicator's calls on one device: scratch is not reused while the last call still needs it."""
 
     def __init__(self) -> None:
-        """Start with no call behind it."""
+        """Start before the first call."""
         self.event = cupy.cuda.Event(disable_timing=True)
         self.stream: int | None = None
 
@@ -39,7 +39,7 @@ class Fence:
 
 
 class Handover:
-    """Orders a call that does not block: behind the caller's stream at its start, before it at its end.
+    """Orders a call that does not block: after what is on the caller's stream at its start, before what comes later.
 
     Attributes:
         ptr: address of the caller's stream.
@@ -47,7 +47,7 @@ class Handover:
     """
 
     def __init__(self, device: int, caller: int, side: int = 0) -> None:
-        """Mark the place on the caller's stream behind which the call comes."""
+        """Mark the place on the caller's stream after which the call comes."""
         self.device, self.side = device, side
         self.ptr = caller
         with cupy.cuda.Device(device):

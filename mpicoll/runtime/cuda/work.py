@@ -35,7 +35,7 @@ class Device:
         self.events: dict[int, Any] = {}
 
     def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Action:
-        """Return an action that launches one kernel combining the sources, in order, into the target."""
+        """Return an action that launches one kernel; arguments as in `LocalWork.reduce`."""
         if op.function is not None and not kernels.serves(op, dtype):
             return self._apply(op.function, dtype, target, sources)
         function, module = kernels.compiled(kernels.fold_source(op, dtype, len(sources)), "fold", self.device)
@@ -47,7 +47,7 @@ class Device:
         return self._kernel(function, module, packed, max(packs, count - packs * kernels.width(dtype.itemsize)))
 
     def _apply(self, function: Any, dtype: np.dtype, target: Run, sources: list[Run]) -> Action:
-        """Return an action that combines arrays with a user's function, on the stream."""
+        """Return an action that combines arrays with a user's function; the rest as in `LocalWork.reduce`."""
         into, *operands = (view(run, dtype, self.device) for run in (target, *sources))
 
         def call() -> None:
@@ -99,13 +99,20 @@ class Device:
         return lambda: _runtime.eventQuery(event.ptr) == 0
 
     def _kernel(self, function: int, module: Any, packed: Any, items: int) -> Action:
-        """Return an action that launches a function whose one argument is a packed structure."""
+        """Return an action that launches a function whose one argument is a packed structure.
+
+        Args:
+            function: address of the kernel.
+            module: keeps it alive.
+            packed: its argument, a ctypes buffer.
+            items: elements, or packs of 16 bytes, to be worked on.
+        """
         blocks = max(1, min(-(-items // kernels.THREADS), kernels.MOST_BLOCKS))
         return launcher(function, packed, (blocks, kernels.THREADS), self.stream, self.device, module)
 
 
 def _vector_part(addresses: list[int], count: int, itemsize: int) -> tuple[int, int]:
-    """Return how many elements come before the first 16-byte boundary, and how many packs follow."""
+    """Return (elements before the first 16-byte boundary, packs of 16 bytes after it)."""
     shift = addresses[0] % 16
     if any(a % 16 != shift for a in addresses) or (16 - shift) % itemsize:
         return count, 0

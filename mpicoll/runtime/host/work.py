@@ -26,7 +26,7 @@ class Host:
     """Binds local work on host memory; work is done when its call returns."""
 
     def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Action:
-        """Return an action that combines the sources, left to right, into the target."""
+        """Return an action that combines the sources, left to right; arguments as in `LocalWork.reduce`."""
         function = complex_product if op.name == "PROD" and dtype.kind == "c" else op.function
         if op.ufunc is np.add and dtype.kind == "c":
             dtype = np.dtype(f"f{dtype.itemsize // 2}")  # the sum of the parts: two numbers at least
@@ -91,7 +91,14 @@ def apply(function: Any, into: Any, operands: list[Any]) -> None:
 
 @np.errstate(all="ignore")
 def _combine(ufunc: np.ufunc, into: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
-    """Combine two arrays; an overflow is no reason to stop, since other ranks would wait."""
+    """Combine two arrays; an overflow is no reason to stop, since other ranks would wait.
+
+    Args:
+        ufunc: NumPy's function.
+        into: array for the result.
+        a: array of the first operand.
+        b: array of the second operand.
+    """
     ufunc(a, b, out=into, casting="unsafe")
 
 
@@ -101,13 +108,22 @@ def _combine_one(ufunc: np.ufunc, into: np.ndarray, a: np.ndarray, b: np.ndarray
 
     NumPy would take this for the sum of an array and add the other way round.  Of two NaN the other
     one's payload would then stay, on the ranks where the result is put into the first operand.
+
+    Arguments as in `_combine`, each of one element.
     """
     into[0] = ufunc(a, b)[0]
 
 
 @np.errstate(all="ignore")
 def _fold_chunks(ufunc: np.ufunc, into: np.ndarray, operands: list[np.ndarray], dtype: np.dtype) -> None:
-    """Combine left to right chunk by chunk, in `dtype`; the target may be any of the operands."""
+    """Combine left to right chunk by chunk, in `dtype`; the target may be any of the operands.
+
+    Args:
+        ufunc: NumPy's function.
+        into: array for the result.
+        operands: arrays, in order.
+        dtype: in which partial results are kept.
+    """
     total = np.empty(min(CHUNK, into.size), dtype)
     for start in range(0, into.size, CHUNK):
         part = slice(start, start + CHUNK)

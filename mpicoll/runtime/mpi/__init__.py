@@ -1,1 +1,1 @@
-"""What surrounds MPI: its environment, what it can do with device memory, waiting, and asking ranks out of band."""
+"""MPI's surroundings: its environment, its use of device memory, waiting, and asking ranks out of band."""

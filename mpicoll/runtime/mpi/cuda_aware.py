@@ -38,7 +38,7 @@ REQUIRED = {row.name: row.value for row in VARIABLES if row.needed}
 
 @dataclass(frozen=True)
 class Awareness:
-    """Whether device pointers may be given to MPI, and how that was found out."""
+    """MPI's ability to take device pointers, and how that was found out."""
 
     aware: bool
     reason: str
@@ -78,7 +78,7 @@ def agree(decisions: list[Awareness]) -> Awareness:
 
 
 def library_answer() -> Awareness | None:
-    """Return what the MPI library itself says, None if it has no opinion."""
+    """Return the MPI library's own word, None if it has none."""
     info = MPI.COMM_WORLD.Get_info()
     kinds = info.Get("mpi_memory_alloc_kinds") or ""
     info.Free()

@@ -1,4 +1,4 @@
-"""What must happen before MPI starts: a CUDA-capable UCX under the MPI library, and its variables.
+"""The preparation before MPI starts: a CUDA-capable UCX under the MPI library, and its variables.
 
 The Open MPI and MPICH wheels call UCX but are built without CUDA.  The libucx-cu12/13 wheels
 carry a UCX with CUDA under the same library names; loaded first, it makes device messages
@@ -55,7 +55,7 @@ VARIABLES = (
 
 @dataclass
 class Preparation:
-    """What was done before MPI started.
+    """The preparation as it was done before MPI started.
 
     Attributes:
         ucx: version of the CUDA-capable UCX that was loaded, "" if none.

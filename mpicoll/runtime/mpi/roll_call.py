@@ -1,7 +1,7 @@
-"""Who has made a call?  Asked out of band, by UDP, so that neither a dead rank nor a stuck MPI is in the way.
+"""The roll call: ranks are asked by UDP whether they have made a call.
 
-A process with a time limit has one desk: a thread that answers at any time what this process knows of its
-own calls.  Whoever has waited too long asks the desks of the other ranks.
+Neither a dead rank nor a stuck MPI is in the way.  A process with a time limit has one desk: a thread that
+answers at any time for this process's own calls.  A rank that has waited too long asks the desks of the others.
 
     question   {"to": token, "nonce": n, "id": communicator, "birth": [group, ordinal]}
     answer     {"nonce": n, "calls": 7, "moved": 1203, "busy": false, "waiting": true}
@@ -29,7 +29,7 @@ LONGEST = 2048
 
 @dataclass(frozen=True)
 class Address:
-    """Where a desk is: host name, its address, port, and the token that a question must carry."""
+    """The network address of a desk: host name, IP, port, and the token that a question must carry."""
 
     host: str
     ip: str
@@ -63,7 +63,7 @@ class Asked(Protocol):
 
     @property
     def waiting(self) -> bool:
-        """Whether a call on it waits here that has a limit of its own."""
+        """True while a call on it waits here that has a limit of its own."""
 
 
 class Desk(threading.Thread):
@@ -98,7 +98,13 @@ class Desk(threading.Thread):
             return cls._only
 
     def born(self, ranks: tuple[int, ...]) -> tuple[int, int]:
-        """Note that a communicator of these ranks of COMM_WORLD was used for the first time; returns its birth."""
+        """Return (group, ordinal) of a communicator that was used for the first time, and count it.
+
+        Its birth tells it from others of the same ranks, before all ranks have agreed on a name.
+
+        Args:
+            ranks: its ranks in COMM_WORLD.
+        """
         group = zlib.crc32(repr(ranks).encode())
         self.births[group] += 1
         return group, self.births[group]

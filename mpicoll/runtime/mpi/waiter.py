@@ -1,4 +1,4 @@
-"""How a rank waits for messages: spinning in MPI, or giving its core away in between."""
+"""Waiting for messages: a rank spins in MPI, or gives its core away in between."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def _wait_yielding(requests: list[MPI.Prequest]) -> None:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))

@@ -21,7 +21,7 @@ class DirectPath(Messages):
         return "" if awareness.aware else f"MPI is not given device pointers: {awareness.reason}"
 
     def surroundings(self, operands: Operands, stream: int, slot: Slot, layout: Layout) -> Surroundings:
-        """Return kernels on the arrays, or on copies where peers cannot map the arrays' memory."""
+        """Return kernels on the arrays, or on copies of memory that peers cannot map; as in `Messages`."""
         from mpicoll.runtime.cuda.work import Device
 
         worker, fence = Device(operands.device, stream), slot.fence(operands.device)

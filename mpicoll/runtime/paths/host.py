@@ -16,5 +16,5 @@ class HostPath(Messages):
     name = "host"
 
     def surroundings(self, operands: Operands, stream: int, slot: Slot, layout: Layout) -> Surroundings:
-        """Return NumPy's work on the arrays themselves, with nothing around."""
+        """Return NumPy's work on the arrays themselves, with an empty wrapper; as in `Messages`."""
         return Host(), operands.bases, Wrapper()

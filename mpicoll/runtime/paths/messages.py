@@ -1,4 +1,4 @@
-"""What paths of messages have in common: a compiled program, bound to memory, with messages by MPI."""
+"""The common part of the paths of messages: a compiled program, bound to memory, with messages by MPI."""
 
 from __future__ import annotations
 
@@ -48,7 +48,14 @@ class Messages(Path):
         bound.add(LAUNCH, *then)
 
     def surroundings(self, operands: Operands, stream: int, slot: Slot, layout: Layout) -> Surroundings:
-        """Return what does the local work, on which memory, and what goes around the program."""
+        """Return (local work, addresses, wrapper): who does local work, on which memory, and what wraps the program.
+
+        Args:
+            operands: the call.
+            stream: address of the stream on which the call works, 0 on the host.
+            slot: whose memory the call uses.
+            layout: of the program's cells.
+        """
         raise NotImplementedError
 
     def scratch(self, operands: Operands, slot: Slot, layout: Layout) -> int:

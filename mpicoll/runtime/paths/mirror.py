@@ -1,4 +1,4 @@
-"""What is bound around a program and around each of its segments: order on a stream, and copies of the arrays.
+"""Wrappers of programs and of each of their segments: order on a stream, and copies of the arrays.
 
 A program that must not touch the arrays themselves works on a *mirror*: copies of input and
 output in other memory.  The staged path mirrors in pinned host memory, the direct path in
@@ -46,7 +46,11 @@ class Ordered(Wrapper):
 
 @dataclass(frozen=True)
 class Mirrors:
-    """Where a call's arrays are, and where the program finds them.
+    """The addresses of a call's arrays, and those at which the program finds them.
+
+    Copies of an input and an output of 1000 bytes each, in pinned memory at address 65536:
+
+        arrays == {"input": 4096, "output": 8192}; bases == {"input": 65536, "output": 66560}
 
     Attributes:
         arrays: start of input and output.
@@ -88,7 +92,7 @@ class Mirrors:
 
 
 def unmappable(operands: Operands) -> set[str]:
-    """Return which of "input" and "output" is in memory that peers cannot map."""
+    """Return those of "input" and "output" that are in memory that peers cannot map."""
     flats = {"input": operands.input, "output": operands.output}
     found = {name for name, flat in flats.items() if flat and not can_be_mapped(flat.pointer)}
     return set(flats) if found and operands.aliased else found
@@ -163,7 +167,7 @@ class Mirror(Ordered):
         bound.add(LAUNCH, *(worker.copy(original, copy) for copy, original in self.outputs[segment]))
 
     def last(self, bound: Bound) -> None:
-        """Mark the end on the stream, behind the copies back."""
+        """Mark the end on the stream, after the copies back."""
         if self.back is not None:
             bound.add(ORDER, self.back.join)
         super().last(bound)

@@ -22,7 +22,7 @@ def reasons(context: Context, operands: Operands) -> dict[str, str]:
 
 
 def plainly(context: Context, device: int) -> dict[str, str]:
-    """Return the same for a call without an operator, on arrays of a device."""
+    """Return the reasons for a call without an operator, on arrays of a device."""
     return reasons(context, Operands(COLLECTIVES["bcast"], "bcast", np.dtype("u1"), device))
 
 

@@ -24,7 +24,7 @@ class StagedPath(Messages):
     name = "staged"
 
     def surroundings(self, operands: Operands, stream: int, slot: Slot, layout: Layout) -> Surroundings:
-        """Return NumPy's work on pinned copies of all arrays."""
+        """Return NumPy's work on pinned copies of all arrays; as in `Messages`."""
         device = operands.device
         mirrors = Mirrors.of(operands, {"input", "output"}, slot, PINNED)
         back = Back(device, stream, int(slot.side_stream(device, "back").ptr)) if layout.segments > 1 else None

@@ -1,4 +1,4 @@
-"""Where blocks are: from cells of a schedule to addresses and lengths in bytes."""
+"""The layout of blocks in memory: from cells of a schedule to addresses and lengths in bytes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ALIGNED = 16
 
 @dataclass(frozen=True)
 class Shape:
-    """What a layout depends on besides addresses; equal shapes share compiled programs.
+    """The facts on which a layout depends besides addresses; equal shapes share compiled programs.
 
     Attributes:
         free: the vector is cut freely into the schedule's blocks.
         count: elements of the vector, if free.
-        in_blocks: (counts, displacements) in the input, if not free.
+        in_blocks: (counts, displacements) in the input, in elements, if not free.
         out_blocks: the same for the output.
         rank: this rank.
         size: number of ranks.
@@ -79,10 +79,22 @@ class Shape:
 
 
 class Layout:
-    """Cells of all segments of one bound call."""
+    """Cells of all segments of one bound call.
+
+    1,024 float32 elements in 4 blocks and 2 segments: block 1 of segment 1 has 128 elements and starts at element 640,
+    so its (address, bytes) is (base + 2560, 512).
+    """
 
     def __init__(self, shape: Shape, schedule: Schedule, segments: int, lanes: int, itemsize: int) -> None:
-        """Lay out the scratch: lane after lane, cell after cell."""
+        """Lay out the scratch: lane after lane, cell after cell.
+
+        Args:
+            shape: of the call.
+            schedule: whose cells they are.
+            segments: number of segments of every block.
+            lanes: segments in flight.
+            itemsize: bytes of an element.
+        """
         self.shape, self.schedule, self.segments, self.lanes, self.itemsize = shape, schedule, segments, lanes, itemsize
         self.of_segment = split(shape.count, segments, shape.grain)
         self.start_of = offsets(self.of_segment)
@@ -105,7 +117,14 @@ class Layout:
         return merge(self.cell(ref.buffer, cell, segment, bases) for cell in ref.cells)
 
     def cell(self, buffer: str, cell: int, segment: int, bases: dict[str, int]) -> Run:
-        """Return one cell's address and bytes."""
+        """Return (address, bytes) of one cell.
+
+        Args:
+            buffer: "input", "output" or "scratch".
+            cell: its number.
+            segment: of the cell.
+            bases: addresses at which the buffers start.
+        """
         base = bases[buffer]
         if buffer == "scratch":
             counts, starts = self.scratch_cells[segment]
@@ -145,14 +164,14 @@ def merge(runs: Iterable[Run]) -> list[Run]:
 
 
 def input_runs(layout: Layout, operands: Operands, segments: Iterable[int]) -> list[Run]:
-    """Return where this rank's contribution is, of some segments."""
+    """Return the (address, bytes) of this rank's contribution, of some segments."""
     shape = layout.shape
     ids = operands.row.before(shape.rank, shape.size, operands.root, layout.schedule.blocks)
     return _runs("input", ids, layout, operands.bases, segments)
 
 
 def output_runs(layout: Layout, operands: Operands, segments: Iterable[int]) -> list[Run]:
-    """Return where this rank's results are, of some segments."""
+    """Return the (address, bytes) of this rank's results, of some segments."""
     shape = layout.shape
     ids = operands.row.after(shape.rank, shape.size, operands.root, layout.schedule.blocks)
     return _runs("output", ids, layout, operands.bases, segments)
@@ -174,7 +193,7 @@ def cut(run: Run, most: int = LARGEST_MESSAGE) -> list[Run]:
 
 
 def _grain(operands: Operands) -> int:
-    """Return what is never cut apart: an operator's items, or else 16 bytes, which kernels move at once."""
+    """Return the elements that are never cut apart: an operator's item, or 16 bytes, which kernels move at once."""
     if operands.op and operands.op.width > 1:
         return operands.op.width
     return max(ALIGNED // operands.dtype.itemsize, 1) if operands.dtype.itemsize else 1

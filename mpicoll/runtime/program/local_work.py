@@ -21,7 +21,14 @@ class LocalWork(Protocol):
     """Binds reductions and copies in one kind of memory: `host.work.Host` or `cuda.work.Device`."""
 
     def reduce(self, op: Operator, dtype: np.dtype, target: Run, sources: list[Run]) -> Action:
-        """Return an action that combines the sources, in order, into the target."""
+        """Return an action that combines the sources, in order, into the target.
+
+        Args:
+            op: the operator.
+            dtype: of the elements.
+            target: (address, bytes) of the result.
+            sources: (address, bytes) of each operand.
+        """
 
     def copy(self, target: Run, source: Run) -> Action:
         """Return an action that copies bytes."""
@@ -36,4 +43,4 @@ class LocalWork(Protocol):
         """Return an action that waits for a work, or for all so far if it is the last; None where none is needed."""
 
     def poll(self, work: int, last: bool) -> Poll | None:
-        """Return what tells whether `sync` would return at once."""
+        """Return a function that tells whether `sync` would return at once; None where none is needed."""

@@ -48,7 +48,7 @@ class Patience:
 
     @property
     def watched(self) -> bool:
-        """Whether somebody looks, so that the limit is kept."""
+        """True while somebody looks, so that the limit is kept."""
         return time.monotonic() - self.looked < WATCHED
 
     def extend(self) -> None:
@@ -57,7 +57,14 @@ class Patience:
 
 
 def explained(error: BaseException, name: str, rank: int, pending: str) -> BaseException:
-    """Return an error with the call, the rank and a remedy, if it is one of MPI's; others as they are."""
+    """Return an error with the call, the rank and a remedy, if it is one of MPI's; others as they are.
+
+    Args:
+        error: that was raised.
+        name: the call with its number.
+        rank: this rank.
+        pending: what the call waited for, in words.
+    """
     if not isinstance(error, MPI.Exception):
         return error
     text = f"{name}: rank {rank}, {pending}"

@@ -21,7 +21,7 @@ from mpicoll.settings import settings
 COMMON = 0
 
 def _modes() -> tuple[float, bool, bool]:
-    """Return the time limit, whether ranks share errors, and whether a thread makes progress; kept between changes."""
+    """Return (time limit in seconds, ranks share errors, a thread makes progress), kept between changes."""
     version = settings.version
     if version != _known_modes[0]:
         modes = settings.timeout, bool(settings.errors), settings.progress == "thread"
@@ -112,7 +112,7 @@ class Operation:
         return self.result
 
     def pending(self) -> str:
-        """Say what it waits for."""
+        """Return in words what it waits for."""
         if self.bound.program is not None:
             return self.bound.pending(self.position)
         return "waiting for all ranks to make the call"
@@ -220,32 +220,27 @@ class Operation:
 
 
 def steps(operation: Operation, bound: Bound) -> Routine[None]:
-    """Run a program within an operation."""
+    """Run a program within an operation: each action once it would return at once."""
+    traffic, polls = operation.traffic, bound.polls
     operation.bound, operation.ran = bound, True
     operation.started = bound.last_start < 0
     bound.running = True
     try:
-        yield from _actions(operation, bound)
+        for operation.position, action in enumerate(bound.actions):
+            poll = polls[operation.position]
+            if poll is not None:
+                operation.own = operation.position not in bound.waits
+                yield poll
+                operation.own = False
+            traffic.busy = True
+            try:
+                action()
+            finally:
+                traffic.busy = False
+            if operation.position == bound.last_start:
+                operation.started = True
     finally:
         bound.end_run()
-
-
-def _actions(operation: Operation, bound: Bound) -> Routine[None]:
-    """Do a program's actions, each once it would return at once."""
-    traffic, polls = operation.traffic, bound.polls
-    for operation.position, action in enumerate(bound.actions):
-        poll = polls[operation.position]
-        if poll is not None:
-            operation.own = operation.position not in bound.waits
-            yield poll
-            operation.own = False
-        traffic.busy = True
-        try:
-            action()
-        finally:
-            traffic.busy = False
-        if operation.position == bound.last_start:
-            operation.started = True
 
 
 def run(bound: Bound, traffic: Traffic) -> None:

@@ -16,7 +16,7 @@ from mpicoll.errors import MismatchError
 
 @dataclass(frozen=True)
 class Refusal:
-    """What has raised on a rank.
+    """A rank's word that its call has raised.
 
     Attributes:
         rank: that has raised.

@@ -18,7 +18,9 @@ FORKED = "this process was forked after mpicoll was used; MPI does not survive t
 
 
 class Traffic:
-    """What operations on a communicator share.
+    """The common state of all operations on a communicator.
+
+    While the fifth call waits for its second message, calls == 5 and last == {0: its operation}.
 
     Attributes:
         rank: this rank.
@@ -26,7 +28,7 @@ class Traffic:
         calls: calls made on the communicator, this rank's latest included.
         moved: steps that operations on it have made.
         busy: a call on it is in local work now.
-        last: the last operation of each lane, as long as it is in flight.
+        last: the last operation of each tag lane, as long as it is in flight.
         broken: what has broken it, "" if nothing has.
         refused: the error of its first call, None if that went well.
         refusals: what ranks tell each other of calls that raise, None before the first call.
@@ -47,7 +49,7 @@ class Traffic:
 
     @property
     def waiting(self) -> bool:
-        """Whether a call on it waits here that has a limit of its own."""
+        """True while a call on it waits here that has a limit of its own."""
         mine = (o.patience for o in tuple(turns.in_flight) if o.traffic is self)
         return any(patience is not None and patience.watched for patience in mine)
 

@@ -1,4 +1,4 @@
-"""What a communicator's ranks say of themselves, where one of its calls has waited for too long."""
+"""The watch: the ranks' words on themselves, where a call has waited for too long."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNWATCHED = "set MPICOLL_TIMEOUT from the start, and the message names the ranks
 
 
 class Watch:
-    """What a communicator's ranks can be asked, and what they said the last time.
+    """The questions to a communicator's ranks, and their last answers.
 
     Attributes:
         id: the communicator's name among the desks, "" before ranks have agreed on it.

@@ -1,9 +1,12 @@
-"""Who hears from whom while a schedule runs: what the mapped path must know of all ranks together.
+"""Credit: the pairs of ranks in which the receiver must give it, found from all ranks' schedules.
 
-There a rank writes into its peers' inboxes without asking, in two slots in turn.  It may use a
+On the path mapped a rank writes into its peers' inboxes without asking, in two slots in turn.  It may use a
 slot again only when the peer has read it.  Where a rank hears from the peer, directly or through
-others, in every run of the schedule, that is known: the peer sends for a run only when it has
-done with the one before.  Elsewhere the peer must give credit.
+others, in every wave, that is known: the peer sends for a wave only after it has done
+with the one before.  Elsewhere the peer must give credit.
+
+In a ring of 4 ranks rank 0 sends to rank 1, and hears from it by way of 2 and 3: no credit.  In a bcast from
+rank 0 to all others nobody sends to rank 0: each gives credit.
 """
 
 from __future__ import annotations
@@ -65,7 +68,15 @@ def _go_on(
     known: list[set[int]],
     boxes: dict[tuple[int, int, int], set[int]],
 ) -> bool:
-    """Take a rank as far as what was put allows; tell whether it moved."""
+    """Take a rank as far as what was put allows; return whether it moved.
+
+    Args:
+        rank: that goes on.
+        program: its program.
+        places: number of instructions that each rank has done; changed.
+        known: for each rank the ranks of which it has heard; changed.
+        boxes: (sender, receiver, place) of what was put -> the ranks of which its sender had heard; changed.
+    """
     start = places[rank]
     for one in program.instructions[start:]:
         if isinstance(one, Put):

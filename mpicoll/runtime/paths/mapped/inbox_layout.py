@@ -27,34 +27,37 @@ PLACES = 32
 
 @dataclass(frozen=True)
 class InboxLayout:
-    """Where things are in a piece of nbytes bytes, one of `size`."""
+    """The addresses of everything in a piece of nbytes bytes, one of `size`, relative to its start.
+
+    On 4 ranks the control block starts at 0, the tokens at 256, the credits at 512, and the flags at 66,048.
+    """
 
     size: int
     nbytes: int
 
     @property
     def tokens(self) -> int:
-        """Where the tokens start."""
+        """Start of the tokens."""
         return CONTROL
 
     @property
     def credits(self) -> int:
-        """Where the credits start."""
+        """Start of the credits."""
         return aligned(CONTROL + TOKEN * self.size)
 
     @property
     def flags(self) -> int:
-        """Where the flags start."""
+        """Start of the flags."""
         return aligned(self.credits + MARK * SLOTS * self.size)
 
     @property
     def lines(self) -> int:
-        """Where the inboxes of the protocol `lines` start."""
+        """Start of the inboxes of the protocol `lines`."""
         return aligned(self.flags + MARK * SLOTS * PLACES * self.size)
 
     @property
     def slices(self) -> int:
-        """Where the inboxes of the protocol `slices` start."""
+        """Start of the inboxes of the protocol `slices`."""
         return self.lines + 4 * self.size * self.inbox_bytes("lines")
 
     def inbox_bytes(self, protocol: str) -> int:

@@ -117,7 +117,7 @@ def connect(comm: MPI.Intracomm, device: int, nbytes: int, shared: bool) -> Rout
 
 
 def _on(device: int, act: Callable[[], T]) -> T:
-    """Return what an act returns on a device: a routine must not leave a device current while it waits."""
+    """Return an act's result, done on a device: a routine must not leave a device current while it waits."""
     with cupy.cuda.Device(device):
         return act()
 
@@ -127,7 +127,7 @@ def _free(device: int, addresses: list[int]) -> None:
 
 
 def _host() -> str:
-    """Return what tells hosts apart."""
+    """Return a text that tells hosts apart."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     return f"{MPI.Get_processor_name()} {boot.read_text(encoding='ascii').strip() if boot.exists() else ''}"
 

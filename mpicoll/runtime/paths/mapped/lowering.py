@@ -71,7 +71,10 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Await:
-    """Wait until a peer has read what was put two waves ago, if any of these cells, put to it, goes on."""
+    """Wait until a peer has read what was put two waves ago.
+
+    There is nothing to wait for where none of these cells, which are put to it, goes on in this wave.
+    """
 
     peer: int
     cells: tuple[Cell, ...]
@@ -246,12 +249,12 @@ class _Lowering:
         return [(ref.buffer, number) for number in ref.cells]
 
     def _place(self, cell: Cell) -> Cell:
-        """Return what is the same for cells in the same memory; its address is that of the cell as it was named."""
+        """Return the cell that stands for all cells in the same memory."""
         return ("output", cell[1]) if self.aliased and cell[0] == "input" else cell
 
 
 def _read(one: Step) -> list[Ref]:
-    """Return what a step reads, in the order in which it is wanted."""
+    """Return the references that a step reads, in the order in which they are wanted."""
     refs = [m.source for m in one.messages if isinstance(m, Send)]
     for operation in one.local:
         refs += operation.sources if isinstance(operation, Reduce) else (operation.source,)

@@ -1,4 +1,4 @@
-"""How two GPUs of a host are linked."""
+"""The links between the GPUs of a host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NVLINK = 2
 
 
 def identity(device: int) -> tuple[str, str]:
-    """Return what names a GPU in every process: its UUID and its address on the bus."""
+    """Return (UUID, address on the bus) of a GPU, the same in every process."""
     return bytes(_runtime.getDeviceProperties(device)["uuid"]).hex(), _runtime.deviceGetPCIBusId(device)
 
 

@@ -2,14 +2,47 @@
 // runtime/paths/mapped/source.py puts the numbers before this text, and the schedule into `run`.
 //
 // A warp works on one tile of every block at a time: PARTS times 32 lanes of 16 bytes.  Tile t is
-// worked on in wave t / slots, by warp t % slots, and two waves' slots take turns.  In an inbox a
-// tile travels in one of two protocols:
+// worked on in wave t / slots, by warp t % slots, whose number is also the slot in which the tile
+// travels.  In an inbox a tile travels in one of two protocols:
 //
 //   lines    every 128 bytes hold 112 of data, and a flag in the last lane's 16.  A line that 8 lanes
 //            of a warp store at once is never torn on NVLink; NCCL's protocol LL128 builds on the same.
-//   slices   data only; behind all of it a word is stored with release, which is read with acquire.
+//            A tile has 1 part: 448 bytes of a block, in 512 bytes of an inbox.
+//   slices   data only; after all of it a flag is stored in a word of its own, which is read with acquire.
+//            A tile has 8 parts: 4096 bytes of a block, in 4096 bytes of an inbox.
 //
 // A flag names the call and the wave, so what is left of earlier ones is never taken for it.
+//
+// Example: a block of 20,000 bytes in lines, with 16 slots.  It has 45 tiles in 3 waves:
+//
+//   bytes  0      448         6720  7168               14336             19712 20000
+//   tile   |   0   |  1  | ... |  15  |  16  | ... |  31  |  32  | ... |   44   |
+//   wave   |           0              |         1         |          2          |
+//   slot   |   0   |  1  | ... |  15  |   0  | ... |  15  |   0  | ... |   12   |
+//
+// The kernel has 16 blocks of 2 warps.  Warp 4 works on tiles 4, 20 and 36; the second warp of a block
+// has no tile, and that of block 0 is the herald.  Each rank has an inbox for every other rank:
+//
+//   [parity of the call][parity of the wave][rank that writes][place][slot]
+//
+//   call 7, waves 0 and 2   | slot 0: tile 0, then 32 | ... | slot 12: tile 12, then 44 | slot 13: tile 13 | ...
+//   call 7, wave 1          | slot 0: tile 16         | ... | slot 12: tile 28          | slot 13: tile 29 | ...
+//
+// A place is a cell: the first cell that this rank sends to that peer has place 0, the next one place 1.
+//
+// Wave 2 writes where wave 0 wrote, so the peer must have read wave 0.  Where a message from the peer
+// does not say so, the peer gives credit, slot by slot, here for slot 4 of call 7:
+//
+//   this rank's warp 4                   in the peer's memory               the peer's warp 4
+//
+//   put tile 4 (wave 0)      -------->   slot 4 of even waves   -------->   get tile 4
+//   put tile 20 (wave 1)     -------->   slot 4 of odd waves                give_credit: mark(7, 0)
+//   await_credit: mark(7, 0)                 <------------------------------ (into this rank's memory)
+//   put tile 36 (wave 2)     -------->   slot 4 of even waves   -------->   get tile 36, after tile 20
+//
+// Slots 13 to 15 get no credit: tile 13 + 2 * 16 = 45 does not exist, so nobody waits for it.
+// Call 8 has inboxes of the other parity.  Call 9 has those of call 7 again: a rank ends call 8 only when
+// it has the tokens of all ranks for call 8, and a rank that has started call 8 has ended call 7.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -218,7 +251,7 @@ __device__ __forceinline__ bool get(
 __device__ __forceinline__ void give_credit(u64 to, const Args& a, const Place& p) {
   if (p.tile + 2 * a.slots >= a.tiles) return;
   __syncwarp();
-  if (p.lane == 0) release(to + p.slot * 8, mark(p.call, p.wave));  // behind what all lanes have read
+  if (p.lane == 0) release(to + p.slot * 8, mark(p.call, p.wave));  // after what all lanes have read
 }
 __device__ __forceinline__ bool await_credit(u64 from, const Args& a, const Place& p, u32 peer) {
   if (p.wave < 2) return true;

@@ -158,7 +158,15 @@ def _mark(stream: int) -> Callable[[], bool]:
 
 
 def _kernel_call(plan: Plan, operands: Operands, context: Context, stream: int, owner: object) -> Action:
-    """Return an action that launches a plan's kernel on the operands' memory; `owner` keeps the stream alive."""
+    """Return an action that launches a plan's kernel on the operands' memory.
+
+    Args:
+        plan: what was chosen.
+        operands: the call.
+        context: the communicator's.
+        stream: address of the stream.
+        owner: keeps the stream alive.
+    """
     size, rank, peers = context.size, context.rank, _peers(context)
     schedules = _schedules(plan.key.facts.collective, plan.algorithm, size, plan.key.root, registry.revision())
     protocol, slots = _protocol(plan, schedules, peers)
@@ -177,7 +185,7 @@ def _kernel_call(plan: Plan, operands: Operands, context: Context, stream: int, 
 
 
 def _grid(tiles: int, slots: int, protocol: Protocol) -> tuple[int, int]:
-    """Return blocks, and threads of a block: a warp for every tile, if there are so many."""
+    """Return (blocks, threads of a block): a warp for every tile, if there are so many."""
     blocks = min(max(tiles, 1), slots, BLOCKS)
     return blocks, protocol.block(math.ceil(min(tiles, slots) / blocks))
 
@@ -193,6 +201,13 @@ def _lowered(schedules: tuple[Schedule, ...], rank: int, aliased: bool, even: bo
     """Return a rank's program.
 
     Where blocks differ in length one rank may fall silent before another, so all give credit.
+
+    Args:
+        schedules: of all ranks.
+        rank: this rank.
+        aliased: input and output are the same memory.
+        even: all blocks have nearly the same length.
+        early: as in `lower`.
     """
     silent = unheard(schedules)
     if not even:
@@ -222,7 +237,7 @@ def _even(operands: Operands) -> bool:
 
 
 def _protocol(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tuple[Protocol, int]:
-    """Return how tiles travel and the slots of a wave: the same on all ranks, so from what all know."""
+    """Return (protocol, slots of a wave), the same on all ranks, so from facts that all know."""
     most, facts = _most_sent(schedules), plan.key.facts
     card = registry.get(facts.collective, plan.algorithm)
     block = (facts.nbytes or 0) // card.vector_blocks(facts.size)
@@ -237,7 +252,7 @@ def _protocol(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tupl
 
 
 def _addresses(peers: Peers, protocol: Protocol) -> list[int]:
-    """Return where things are, there and here for each rank: inboxes, flags, tokens, credits."""
+    """Return the addresses there and here, for each rank, of inboxes, flags, tokens, credits."""
     at, found = peers.layout, []
     lines = protocol.name == "lines"
     for start, stride in (
@@ -252,13 +267,27 @@ def _addresses(peers: Peers, protocol: Protocol) -> list[int]:
 
 
 def _numbers(peers: Peers, protocol: Protocol, tiles: int, slots: int) -> list[int]:
-    """Return control, host, tiles, slots, parity_bytes, wave_bytes, limit."""
+    """Return control, host, tiles, slots, parity_bytes, wave_bytes, limit.
+
+    Args:
+        peers: the mapping of all ranks' memory.
+        protocol: how tiles travel.
+        tiles: number of tiles.
+        slots: slots of a wave.
+    """
     wave = peers.layout.size * peers.layout.inbox_bytes(protocol.name)
     limit = int(max(settings.timeout, 0) * 1e9)
     return [peers.pieces[peers.rank], peers.host, tiles, slots, 2 * wave, wave, limit]
 
 
 def _packed(memory: list[int], counts: list[int], addresses: list[int], numbers: list[int]) -> Any:
-    """Return the kernel's argument: all of it 64-bit numbers, in the order of `Args`."""
+    """Return the kernel's argument: all of it 64-bit numbers, in the order of `Args`.
+
+    Args:
+        memory: addresses of the cells of input and output.
+        counts: bytes of each cell.
+        addresses: as in `_addresses`.
+        numbers: as in `_numbers`.
+    """
     fields = [*(memory or [0]), *(counts or [0]), *addresses, *numbers]
     return ctypes.create_string_buffer(np.array(fields, "u8").tobytes())

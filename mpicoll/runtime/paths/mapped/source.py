@@ -33,7 +33,7 @@ BLOCKS, BLOCKS_PER_SM = 128, 2
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a tile travels, see `path.cu`.
+    """The way of a tile in an inbox, see `path.cu`.
 
     Attributes:
         name: "lines" or "slices".
@@ -61,7 +61,10 @@ class Protocol:
         return self.threads // 32 * BLOCKS
 
     def block(self, warps: int) -> int:
-        """Return the threads of a block where so many of its warps have a slot, and one more has none if it fits."""
+        """Return the threads of a block in which so many warps have a slot.
+
+        One more warp has none, if it fits.  With 1 warp a block has 64 threads, with 16 warps of lines 512.
+        """
         return min((warps + 1) * 32, self.threads)
 
 
@@ -73,7 +76,17 @@ SLOTS = max(LINES.slots, SLICES.slots)
 def kernel_source(
     lowered: Lowered, protocol: Protocol, slots: int, rank: int, ranks: int, op: Operator | None, dtype: np.dtype
 ) -> str:
-    """Return the source of one rank's kernel `collective`; the fewer slots, the more registers a thread has."""
+    """Return the source of one rank's kernel `collective`.
+
+    Args:
+        lowered: the rank's program.
+        protocol: how tiles travel.
+        slots: slots of a wave; the fewer there are, the more registers a thread has.
+        rank: this rank.
+        ranks: number of ranks.
+        op: the operator, None where nothing is combined.
+        dtype: of the elements.
+    """
     memory = memory_cells(lowered)
     numbers = {
         "LINES": int(protocol.name == "lines"),
