@@ -220,27 +220,30 @@ class Operation:
 
 
 def steps(operation: Operation, bound: Bound) -> Routine[None]:
-    """Run a program within an operation: each action once it would return at once."""
-    traffic, polls = operation.traffic, bound.polls
+    """Return the run of a program within an operation; nobody frees it from now on to its end."""
+    bound.running = True
+    return _actions(operation, bound)
+
+
+def _actions(operation: Operation, bound: Bound) -> Routine[None]:
+    """Do a program's actions, each once it would return at once."""
     operation.bound, operation.ran = bound, True
     operation.started = bound.last_start < 0
-    bound.running = True
-    try:
-        for operation.position, action in enumerate(bound.actions):
-            poll = polls[operation.position]
-            if poll is not None:
-                operation.own = operation.position not in bound.waits
-                yield poll
-                operation.own = False
-            traffic.busy = True
-            try:
-                action()
-            finally:
-                traffic.busy = False
-            if operation.position == bound.last_start:
-                operation.started = True
-    finally:
-        bound.end_run()
+    traffic, polls = operation.traffic, bound.polls
+    for operation.position, action in enumerate(bound.actions):
+        poll = polls[operation.position]
+        if poll is not None:
+            operation.own = operation.position not in bound.waits
+            yield poll
+            operation.own = False
+        traffic.busy = True
+        try:
+            action()
+        finally:
+            traffic.busy = False
+        if operation.position == bound.last_start:
+            operation.started = True
+    bound.end_run()  # where an action raises, `Traffic.spoiled` sees to the messages
 
 
 def run(bound: Bound, traffic: Traffic) -> None:
