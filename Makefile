@@ -81,7 +81,7 @@ bench-gpu: $(READY)  ## the same on CuPy arrays from 8 B to 1 GiB, beside NCCL, 
 test: test-unit test-jobs test-mpi  ## all tests: in one process, in jobs, then on 1, 2, 3, 4, 5, 7 and 8 ranks
 
 test-unit: $(READY)  ## the tests that need no MPI
-	$(BIN)/python -m pytest tests/unit $(ARGS) </dev/null
+	$(BIN)/python -m pytest tests/unit -n auto --maxprocesses 8 $(ARGS) </dev/null
 
 test-jobs: $(READY)  ## the tests that start jobs of their own, whose ranks die, hang or raise
 	$(BIN)/python -m pytest tests/jobs $(ARGS) </dev/null
