@@ -1,4 +1,4 @@
-"""The protocol of what is bound around a program and around each of its segments."""
+"""The protocol of wrappers: actions around a program, and around each of its segments."""
 
 from __future__ import annotations
 
