@@ -19,7 +19,8 @@ ifeq ($(filter mpich openmpi,$(MPI)),)
 $(error MPI is '$(MPI)'; it must be mpich or openmpi)
 endif
 
-# Off the powers of two is where most bugs are.
+# Off the powers of two is where most bugs are.  On more than 4 ranks only what depends on their number runs:
+# the tests marked many_ranks, and those on GPUs.
 RANKS := 1 2 3 4 5 7 8
 CONFORMANCE_RANKS := 1 2 3 5
 ENV := .venv/$(MPI)
@@ -42,6 +43,8 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 # What a rank printed is seen even when the job is aborted.
 export PYTHONUNBUFFERED := 1
+# Each rank of each job would compile all tests anew, for half a minute of work on 8 ranks.
+export PYTHONDONTWRITEBYTECODE :=
 # Where mpi4py's tests are kept.
 export MPICOLL_TEST_CONFORMANCE := .conformance
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

@@ -164,6 +164,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Request:
         """Start a nonblocking call; local; arguments as in `Call`."""
         context = self._context = self._context or started_context_of(self, self._rules)
+        self._identities = context.cache.identities
         call = Call(context, "nonblocking", method, arguments, algorithm, stream, self._rules)
         return Request(call, conductor.nonblocking(call))
 

@@ -60,10 +60,11 @@ def _text(value: Any) -> str:
     return value
 
 
-def _name(value: Any) -> str:
-    if not re.fullmatch("[a-z][a-z0-9_]*", _text(value)):
+def _name(value: Any) -> str | None:
+    name = _text(value).lower()
+    if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise ValueError
-    return str(value)
+    return None if name == "auto" else name
 
 
 def _file(value: Any) -> str:
@@ -116,7 +117,7 @@ _BYTES_AUTO = Kind(f"{_BYTES.allowed}, or `auto`", lambda value: 0 if value == "
 _AGREE = Kind("`agree` or nothing", _word(agree="agree"))
 _PINNED = Kind("`runs`, `ranks` or nothing", _word(runs="runs", ranks="ranks"))
 _ADVANCES = Kind("`thread` or nothing", _word(thread="thread"))
-_PATH = Kind("the name of a path, or `auto`", lambda value: None if value in (None, "auto") else _name(value))
+_PATH = Kind("the name of a path, or `auto`", lambda value: None if value is None else _name(value))
 
 
 @dataclass(frozen=True)

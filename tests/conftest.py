@@ -7,7 +7,9 @@ Three folders, and the folder decides; no marker is needed:
   in which ranks may die, hang or raise.
 - `tests/mpi` runs under mpirun with `--with-mpi` (`make test-4`).  Every test there runs on every
   rank at the same time and in the same order; without `--with-mpi` the folder is not collected.
-  `@pytest.mark.mpi(min_size=2)` skips a test where there are fewer ranks.
+  `@pytest.mark.mpi(min_size=2)` leaves a test out where there are fewer ranks, `@pytest.mark.ranks(2, 3)` where
+  there are others.  On more than 4 ranks only tests marked `many_ranks` run, of algorithms and whatever else
+  depends on the number, and those on GPUs; MPICOLL_TEST_EVERYTHING=1 runs all.
 
 With more than one rank the first failure anywhere ends the job, for the others would wait for the
 rank that failed.  Where a rank must not fail alone, assert on a fact that all ranks share (reduce
@@ -23,6 +25,7 @@ from __future__ import annotations
 import atexit
 import faulthandler
 import functools
+import gc
 import importlib.util
 import os
 import runpy
@@ -33,6 +36,7 @@ import threading
 import time
 import traceback
 import warnings
+from collections import Counter
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -51,6 +55,9 @@ PATIENCE = 10
 # Run as a file, for an import would make mpicoll ready before a test does.
 PACKAGE: Any = importlib.util.find_spec("mpicoll")
 VERSIONS = runpy.run_path(str(Path(PACKAGE.origin).with_name("versions.py")))["versions"]
+# On more ranks than this only the tests marked many_ranks run, unless MPICOLL_TEST_EVERYTHING is set.
+FEW = 4
+EVERYTHING = "MPICOLL_TEST_EVERYTHING" in os.environ
 MPI_TESTS, JOBS = Path(__file__).parent / "mpi", Path(__file__).parent / "jobs"
 
 # All ranks must draw the same examples, so nothing may depend on a database, a clock or chance.
@@ -147,10 +154,11 @@ def _own_frames(frame: FrameType) -> list[traceback.FrameSummary]:
 
 
 class Harness:
-    """What all runs have: the watchdog, the header, and `gpu` tests skipped where they cannot run."""
+    """What all runs have: the watchdog, the header, and only those tests that can run here."""
 
     def __init__(self, world: World, watchdog: Watchdog) -> None:
         self.world, self.watchdog = world, watchdog
+        self.left_out: Counter[str] = Counter()
 
     def pytest_report_header(self) -> str:
         """One line of what the tests ran with."""
@@ -159,24 +167,31 @@ class Harness:
         found = [f"{name} {version}" for name, version in VERSIONS().items()]
         return "mpicoll: " + ", ".join([world.library, *found, where])
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Skip tests marked gpu where there is none; give each rank of a node a device of its own."""
-        marked = [item for item in items if item.get_closest_marker("gpu")]
-        if not marked:
-            return
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what CuPy says when imported is no reason
-                import cupy
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Deselect what cannot run here, of what was asked for: a skip costs each rank time."""
+        why_not = {item: self._why_not(item) for item in items}
+        self.left_out.update(filter(None, why_not.values()))
+        config.hook.pytest_deselected(items=[item for item in items if why_not[item]])
+        items[:] = [item for item in items if not why_not[item]]
 
-            from mpicoll.runtime.mpi.environment import local_rank
+    def _why_not(self, item: pytest.Item) -> str:
+        """Return why a test is left out, nothing if it runs."""
+        gpu = item.get_closest_marker("gpu")
+        if gpu and (trouble := _gpu_trouble()):
+            return f"no GPU: {trouble}"
+        return "" if self.world.comm is None or _is_for(item, self.world.size, bool(gpu)) else "another number of ranks"
 
-            devices = cupy.cuda.runtime.getDeviceCount()
-            cupy.cuda.Device(local_rank() % devices).use()
-        except Exception as error:  # not installed, no library, no driver, no device: all are reasons
-            for item in marked:
-                item.add_marker(pytest.mark.skip(reason=f"no GPU: {type(error).__name__}: {error}"))
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """One line of how many were left out, and why."""
+        if self.left_out:
+            parts = [f"{number} for {why}" for why, number in sorted(self.left_out.items())]
+            terminalreporter.line(f"mpicoll: left out {', '.join(parts)}")
+
+    def pytest_collection_finish(self) -> None:
+        """Keep the tests themselves out of garbage collections, which tests ask for hundreds of times."""
+        gc.collect()
+        gc.freeze()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """A test begins."""
@@ -242,6 +257,33 @@ class Lockstep:
     def pytest_internalerror(self, excrepr: object) -> None:
         """And an error of pytest's own."""
         self.world.abort(f"INTERNAL ERROR\n{excrepr}")
+
+
+@functools.cache
+def _gpu_trouble() -> str:
+    """Give each rank of a node a device of its own, and return why that failed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what CuPy says when imported is no reason
+            import cupy
+
+        from mpicoll.runtime.mpi.environment import local_rank
+
+        devices = cupy.cuda.runtime.getDeviceCount()
+        cupy.cuda.Device(local_rank() % devices).use()
+    except Exception as error:  # not installed, no library, no driver, no device: all are reasons
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _is_for(item: pytest.Item, size: int, gpu: bool) -> bool:
+    """Tell whether a test is for so many ranks, by its markers `mpi`, `ranks` and `many_ranks`."""
+    few = size <= FEW or gpu or EVERYTHING or item.path.parent != MPI_TESTS
+    return (
+        all(size >= mark.kwargs.get("min_size", 0) for mark in item.iter_markers("mpi"))
+        and all(size in mark.args for mark in item.iter_markers("ranks"))
+        and (few or item.get_closest_marker("many_ranks") is not None)
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

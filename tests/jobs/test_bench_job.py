@@ -37,8 +37,9 @@ def test_all_right_is_status_0(bench):
     assert "\x1b" not in done.output
 
 
+@pytest.mark.case("BENCH-TOL")
 def test_wrong_elements_are_status_1(bench):
-    """BENCH-TOL."""
+    """A benchmark that finds wrong elements says so to its caller."""
     before = """
     import mpicoll
 

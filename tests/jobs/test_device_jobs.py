@@ -24,27 +24,30 @@ cupy.cuda.Device(LOCAL % cupy.cuda.runtime.getDeviceCount()).use()
 """
 
 
+@pytest.mark.case("AWARE-SEGV")
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("name", "value"),
     [("MPICOLL_CUDA_AWARE", "no"), ("UCX_TLS", "tcp,sm,self"), ("OMPI_MCA_opal_cuda_support", "0"), ("PLAIN", "1")],
 )
 def test_no_crash_where_mpi_is_not_aware(job, name, value):
-    """AWARE-SEGV: CUDA switched off in different places; results are right, by whatever path."""
+    """CUDA switched off in different places; results are right, by whatever path."""
     done = job(WORK, start=DEVICE + LATER, ranks=2, limit=100, **{name: value})
     assert done.code == 0, done.output
 
 
+@pytest.mark.case("AWARE-SEGV", "AWARE-DETECT")
 @pytest.mark.gpu
 def test_no_crash_without_the_loaded_library(job):
-    """AWARE-SEGV, AWARE-DETECT: the MPI as its wheel brings it; the probe is asked, and the answer is safe."""
+    """The MPI as its wheel brings it; the probe is asked, and the answer is safe."""
     done = job(WORK, start=DEVICE + LATER, ranks=2, limit=110, MPICOLL_PREPARE="no")
     assert done.code == 0, done.output
 
 
+@pytest.mark.case("IPC-VISIBLE")
 @pytest.mark.gpu
 def test_one_visible_device_for_each_rank(job):
-    """IPC-VISIBLE: each rank sees a device of its own only; 8 MB arrive, and the plan says by which path."""
+    """Each rank sees a device of its own only; 8 MB arrive, and the plan says by which path."""
     only = 'import subprocess\nseen = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout\n'
     only += 'count = max(seen.count("GPU "), 1)\nos.environ["CUDA_VISIBLE_DEVICES"] = str(LOCAL % count)\n'
     body = WORK + "\nx, y = cupy.ones(1 << 21, 'f4'), cupy.zeros(1 << 21, 'f4')\n"
@@ -54,10 +57,11 @@ def test_one_visible_device_for_each_rank(job):
     assert "path " in done.output
 
 
+@pytest.mark.case("MEMTYPE-EARLY")
 @pytest.mark.gpu
 @pytest.mark.parametrize("order", ["array, mpicoll, MPI", "array, MPI, mpicoll", "mpicoll, MPI, array"])
 def test_arrays_that_are_older_than_mpi(job, order):
-    """MEMTYPE-EARLY: device memory that was there before MPI started, in any order of imports."""
+    """Device memory that was there before MPI started, in any order of imports."""
     lines = {
         "array": "import cupy\ncupy.cuda.Device(LOCAL % cupy.cuda.runtime.getDeviceCount()).use()\n"
         "early = cupy.ones(100_000)\ncupy.cuda.Device().synchronize()\n",
@@ -76,10 +80,11 @@ def test_arrays_that_are_older_than_mpi(job, order):
     assert done.code == 0, done.output
 
 
+@pytest.mark.case("FINALIZE")
 @pytest.mark.gpu
 @pytest.mark.parametrize("how", ["end", "finalize", "exit", "request"])
 def test_the_end_with_device_arrays(job, how):
-    """FINALIZE: device arrays, plans, streams and a request are still there when the program ends."""
+    """Device arrays, plans, streams and a request are still there when the program ends."""
     body = """
     x, y = cupy.ones(100_000), cupy.zeros(100_000)
     comm.Allreduce(x, y)

@@ -42,15 +42,17 @@ ENDS = {
 }
 
 
+@pytest.mark.case("FINALIZE")
 @pytest.mark.parametrize("left", LEFT)
 def test_the_end_of_a_program(plain, left):
-    """FINALIZE."""
+    """A program ends well, whatever it leaves behind."""
     plain(LEFT[left], "last_words()", ranks=2).is_clean(2)
 
 
+@pytest.mark.case("FINALIZE")
 @pytest.mark.parametrize("end", ENDS)
 def test_ways_to_end(plain, end):
-    """FINALIZE: With all that is complete; and, unless MPI forbids it, with a call on its way."""
+    """With all that is complete; and, unless MPI forbids it, with a call on its way."""
     on_its_way = "" if "Finalize" in end else "on_its_way = comm.Iallreduce(x, y)"
     plain(LEFT["complete"], on_its_way, "last_words()", ENDS[end], ranks=2).is_clean(2)
 
@@ -62,8 +64,9 @@ def test_an_exit_code_is_kept(plain):
     ended.ends_soon()
 
 
+@pytest.mark.case("FINALIZE")
 def test_calls_after_finalize_are_refused(plain):
-    """FINALIZE: Whatever is called, it is a RuntimeError, and the process lives on; what is freed may be freed."""
+    """Whatever is called, it is a RuntimeError, and the process lives on; what is freed may be freed."""
     body = """
         kept = comm.Allreduce_init(x, y)
         MPI.Finalize()

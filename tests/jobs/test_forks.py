@@ -23,9 +23,10 @@ FORKS = {
 }
 
 
+@pytest.mark.case("FORK")
 @pytest.mark.parametrize("fork", FORKS)
 def test_a_forked_child_is_told(plain, fork):
-    """FORK: Whatever it calls; the parent goes on."""
+    """Whatever it calls; the parent goes on."""
     body = """
         old, late = comm.Allreduce_init(x, y), comm.Iallreduce(x, np.zeros(50))
         alone = mpicoll.Communicator(MPI.COMM_SELF)
@@ -79,8 +80,9 @@ def test_a_forked_child_may_end_as_it_likes(plain):
     plain(before, body, ranks=2).is_clean(2)
 
 
+@pytest.mark.case("FORK")
 def test_a_spawned_child_may_import_it(plain):
-    """FORK."""
+    """A new process that is no rank can import the library and ask for plans."""
     body = """
         import subprocess
         code = "import mpicoll; print(mpicoll.plan('allreduce', size=4, nbytes=1000).algorithm)"

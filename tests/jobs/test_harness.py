@@ -35,9 +35,10 @@ def test_ranks_that_pass_speak_with_one_voice(session):
     assert "quiet" not in ended.output
 
 
+@pytest.mark.case("HANG-EXC")
 @pytest.mark.parametrize("rank", [0, 1])
 def test_one_failure_ends_the_job(session, rank):
-    """HANG-EXC."""
+    """The ranks that did not fail are not left waiting."""
     body = f"""
         from mpi4py import MPI
 
@@ -174,7 +175,7 @@ def test_a_unit_run_leaves_the_mpi_tests_alone(session, tmp_path):
     assert "1 passed" in ended.output
 
 
-def test_gpu_tests_say_why_they_are_skipped(session, tmp_path):
+def test_gpu_tests_are_left_out_and_say_why(session, tmp_path):
     (tmp_path / "cupy.py").write_text("raise ImportError('no CUDA here')")
     body = """
         import pytest
@@ -186,12 +187,13 @@ def test_gpu_tests_say_why_they_are_skipped(session, tmp_path):
     """
     ended = session(body)
     assert ended.code == 0, ended.output
-    assert "1 passed, 1 skipped" in ended.output
-    assert "no GPU: ImportError: no CUDA here" in ended.output
+    assert "1 passed, 1 deselected" in ended.output
+    assert "mpicoll: left out 1 for no GPU: ImportError: no CUDA here" in ended.output
 
 
+@pytest.mark.case("DEV-RANKMAP")
 def test_each_rank_of_a_node_gets_a_device_in_turn(session, tmp_path, monkeypatch):
-    """DEV-RANKMAP."""
+    """The fourth rank of a node with two devices uses the second one."""
     monkeypatch.setenv("MPI_LOCALRANKID", "3")
     cupy = """
         from types import SimpleNamespace

@@ -30,8 +30,9 @@ def on_hosts(hosts, tmp_path):
     return run
 
 
+@pytest.mark.case("HANG-WHO")
 def test_a_rank_that_dies_on_another_host_is_named_with_it(hosts, on_hosts):
-    """HANG-WHO: The launcher leaves the others alive; they raise instead of crashing, and the job ends."""
+    """The launcher leaves the others alive; they raise instead of crashing, and the job ends."""
     if not is_mpich():
         pytest.skip("Open MPI ends a process itself whose peer's socket closes")
     body = """

@@ -1,5 +1,7 @@
 """Time limits: whatever waits for a rank that does not come raises in time, and names this rank and no other."""
 
+import pytest
+
 from jobs.runner import FRESH
 
 #: seconds, of a call that nothing is expected of
@@ -166,8 +168,9 @@ def test_a_program_that_catches_its_stalled_call_ends(plain):
     ended.ends_soon()
 
 
+@pytest.mark.case("HANG-WHO")
 def test_a_rank_that_skips_a_call_ends_the_job(job):
-    """HANG-WHO: Where nobody catches it, the job ends with the call, its number, and who has not made it."""
+    """Where nobody catches it, the job ends with the call, its number, and who has not made it."""
     body = """
         if rank == 1:
             last_words()

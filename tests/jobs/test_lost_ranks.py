@@ -5,8 +5,9 @@ import pytest
 from jobs.runner import is_mpich
 
 
+@pytest.mark.case("HANG-WHO")
 def test_a_killed_rank_ends_the_job(job):
-    """HANG-WHO: The launcher ends the others."""
+    """The launcher ends the others."""
     body = """
         last_words()
         if rank == 0:
@@ -21,8 +22,9 @@ def test_a_killed_rank_ends_the_job(job):
     ended.ends_soon()
 
 
+@pytest.mark.case("HANG-WHO")
 def test_a_killed_rank_is_named_where_the_launcher_lets_the_others_live(plain):
-    """HANG-WHO: It does not answer; the message comes first, and then the process leaves."""
+    """It does not answer; the message comes first, and then the process leaves."""
     if is_mpich():
         pytest.skip("MPICH's launcher ends all ranks of a host; test_hosts.py has another host")
     body = """
@@ -39,8 +41,9 @@ def test_a_killed_rank_is_named_where_the_launcher_lets_the_others_live(plain):
     ended.ends_soon()
 
 
+@pytest.mark.case("HANG-EXC")
 def test_a_rank_that_aborts_ends_the_job(job):
-    """HANG-EXC: The others do not wait for their limit."""
+    """The others do not wait for their limit."""
     body = """
         last_words()
         if rank == 1:
@@ -53,15 +56,17 @@ def test_a_rank_that_aborts_ends_the_job(job):
     ended.ends_soon()
 
 
+@pytest.mark.case("HANG-EXC")
 def test_an_exception_on_one_rank_ends_the_job(job):
-    """HANG-EXC: with `-m mpi4py` the others are not left waiting, and the traceback is seen."""
+    """With `-m mpi4py` the others are not left waiting, and the traceback is seen."""
     ended = job("comm.Allreduce(x, np.zeros(3) if rank == 1 else y)")
     assert ended.code != 0, ended.output
     assert "ValueError: allreduce: recvbuf has 3 elements, sendbuf has 50" in ended.output
 
 
+@pytest.mark.case("HANG-EXC")
 def test_errors_are_shared(job):
-    """HANG-EXC: with errors=agree every rank raises what one has met, wherever that was, and a program can go on."""
+    """With errors=agree every rank raises what one has met, wherever that was, and a program can go on."""
     body = """
         calls = {
             "in reading": lambda: comm.Allreduce(x, np.zeros(3) if rank == 1 else y),

@@ -17,9 +17,10 @@ OPERATORS = """
 """
 
 
+@pytest.mark.case("UDOP-GPU")
 @pytest.mark.parametrize("algorithm", ["ring/3", "one_shot", "linear"])
 def test_what_an_operator_raises_is_raised(job, algorithm):
-    """UDOP-GPU: On every rank on which it did, in every form; another communicator goes on, and the job ends."""
+    """On every rank on which it did, in every form; another communicator goes on, and the job ends."""
     body = f"""
         def blocking(own):
             own.Allreduce(x, y, op, algorithm={algorithm!r})

@@ -7,8 +7,9 @@ import pytest
 from jobs.runner import FRESH
 
 
+@pytest.mark.case("OVERSUB")
 def test_more_ranks_than_cores(job):
-    """OVERSUB: many small calls of more ranks than there are cores end in time."""
+    """Many small calls of more ranks than there are cores end in time."""
     body = """
         y = np.zeros(8)
         for turn in range(250):
@@ -21,8 +22,9 @@ def test_more_ranks_than_cores(job):
     job(body, ranks=ranks).is_clean(ranks)
 
 
+@pytest.mark.case("COMM-LAZYDUP")
 def test_importing_on_some_ranks_only(job):
-    """COMM-LAZYDUP: importing and wrapping makes no collective call."""
+    """Importing and wrapping makes no collective call."""
     body = """
         from mpi4py import MPI
         if MPI.COMM_WORLD.rank == 1:
@@ -34,9 +36,10 @@ def test_importing_on_some_ranks_only(job):
     assert done.code == 0, done.output
 
 
+@pytest.mark.case("GTL-CRAY")
 @pytest.mark.parametrize("variable", ["MPICH_GPU_SUPPORT_ENABLED", "MPICOLL_DEBUG"])
 def test_importing_starts_nothing(plain, variable):
-    """GTL-CRAY: an MPI that would abort in its start is not started by importing the library."""
+    """An MPI that would abort in its start is not started by importing the library."""
     body = """
         import sys
         import mpicoll
@@ -49,8 +52,9 @@ def test_importing_starts_nothing(plain, variable):
     assert done.code == 0, done.output
 
 
+@pytest.mark.case("ABI-MIX")
 def test_the_report_under_mpirun(job):
-    """ABI-MIX: library, launcher and number of ranks are in the report, and agree here."""
+    """Library, launcher and number of ranks are in the report, and agree here."""
     body = """
         from mpicoll import info
         text = "\\n".join(info.lines())

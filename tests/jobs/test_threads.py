@@ -26,9 +26,10 @@ THREADS = """
 """
 
 
+@pytest.mark.case("THREADS")
 @pytest.mark.parametrize("setting", [{}, {"MPICOLL_TIMEOUT": "30"}, {"MPICOLL_PROGRESS": "thread"}])
 def test_threads_with_communicators_of_their_own(job, setting):
-    """THREADS: At the same time, each thread with its own form of the call."""
+    """At the same time, each thread with its own form of the call."""
     body = """
         def work(own, number):
             def run():
@@ -53,8 +54,9 @@ def test_threads_with_communicators_of_their_own(job, setting):
     job(THREADS, body, ranks=2, **setting).is_clean(2)
 
 
+@pytest.mark.case("THREADS")
 def test_first_calls_of_threads_in_another_order_on_every_rank(job):
-    """THREADS: A first call waits for the other ranks; it must not keep this rank's other threads from theirs."""
+    """A first call waits for the other ranks; it must not keep this rank's other threads from theirs."""
     body = """
         made = [comm.Dup(), comm.Dup()]
 
@@ -75,8 +77,9 @@ def test_first_calls_of_threads_in_another_order_on_every_rank(job):
     job(THREADS, body, ranks=2).is_clean(2)
 
 
+@pytest.mark.case("THREADS")
 def test_one_communicator_in_two_threads_is_never_wrong(job):
-    """THREADS: while one thread is inside a call on every rank, another's is refused everywhere, or comes after it."""
+    """While one thread is inside a call on every rank, another's is refused everywhere, or comes after it."""
     body = """
         def slow(a, b):
             inside.set()
@@ -144,8 +147,9 @@ def test_many_calls_on_one_communicator_from_two_threads(job):
     job(THREADS, body, ranks=2).is_clean(2)
 
 
+@pytest.mark.case("COMM-LAZYDUP", "THREADS")
 def test_two_threads_that_make_the_first_call(job):
-    """COMM-LAZYDUP, THREADS: the first call of a communicator comes from two threads at once: right, or refused."""
+    """The first call of a communicator comes from two threads at once: right, or refused."""
     body = """
         sys.setswitchinterval(1e-5)
 

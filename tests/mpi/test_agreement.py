@@ -1,53 +1,26 @@
 """Ranks that disagree: told on every rank, by the same text, and nothing is lost."""
 
-import time
-
 import numpy as np
 import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, check
-from mpicoll.runtime.mpi.waiter import cores
+from mpi.calling import check
+from mpi.cases import Case
+from mpi.raising import raised, zeros
+
+pytestmark = pytest.mark.mpi(min_size=2)
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
 #: the rank that does something else
 ODD = SIZE - 1
-#: seconds without progress after which a call gives up, and what it may take beyond them
-LIMIT, BEYOND = 0.5, 1.0 if cores() >= SIZE else 2.0
-#: the limit where no call may give up
-AMPLE = 5.0
-
-pytestmark = pytest.mark.mpi(min_size=2)
 everybody = MPI.COMM_WORLD
-
-
-@pytest.fixture
-def comm():
-    """A communicator that has done nothing yet."""
-    made = mpicoll.Communicator(everybody.Dup())
-    yield made
-    made.Free()
-
-
-def raised(call):
-    """Return what a call raises, None if nothing, and how long it took."""
-    begin = time.monotonic()
-    try:
-        call()
-    except Exception as error:
-        return error, time.monotonic() - begin
-    return None, time.monotonic() - begin
 
 
 def on_all(error):
     """Return every rank's error as (type, text)."""
     return everybody.allgather((type(error).__name__, str(error)))
-
-
-def zeros(count=4, dtype="f8"):
-    return np.zeros(count, dtype)
 
 
 def plain(comm):
@@ -87,9 +60,11 @@ DIFFERENT = {
 }
 
 
+@pytest.mark.many_ranks
+@pytest.mark.case("ROOT-DIFF", "MISMATCH-COUNT", "MISMATCH-DTYPE")
 @pytest.mark.parametrize("field", DIFFERENT)
 def test_calls_that_differ(comm, field):
-    """ROOT-DIFF, MISMATCH-COUNT, MISMATCH-DTYPE: The same MismatchError everywhere; then the communicator works."""
+    """The same MismatchError everywhere; then the communicator works."""
     usual, odd, text = DIFFERENT[field]
     with mpicoll.override(debug=1):
         for turn in range(2):
@@ -104,6 +79,7 @@ def test_calls_that_differ(comm, field):
     check(comm, Case("Allgather"))
 
 
+@pytest.mark.many_ranks
 def test_all_ranks_that_differ_are_named(comm):
     with mpicoll.override(debug=1):
         error, _ = raised(lambda: comm.Bcast(zeros(4 if RANK == 0 else 7)))
@@ -142,10 +118,12 @@ def ended(request):
         request.Wait()
 
 
+@pytest.mark.many_ranks
+@pytest.mark.case("HANG-EXC")
 @pytest.mark.parametrize("name", ["debug", "errors"])
 @pytest.mark.parametrize("form", ["blocking", "nonblocking", "persistent"])
 def test_what_one_rank_raises_all_raise(comm, name, form):
-    """HANG-EXC."""
+    """The other ranks' error names the rank and quotes its error."""
     method = {"blocking": "Allreduce", "nonblocking": "Iallreduce", "persistent": "Allreduce_init"}[form]
     value = {"debug": 1, "errors": "agree"}[name]
     with mpicoll.override(**{name: value}):
@@ -227,166 +205,3 @@ def test_rules_that_differ():
     assert isinstance(error, mpicoll.MismatchError)
     assert len(set(on_all(error))) == 1
     made.Free()
-
-
-class Stall:
-    """A job of its own for every call that some ranks do not make: errors, times, and what works afterwards."""
-
-    def __init__(self, call, odd, limit=LIMIT):
-        """All ranks make a call; rank ODD makes another."""
-        with mpicoll.override(timeout=AMPLE):
-            self.comm = mpicoll.Communicator(everybody.Dup())
-            check(self.comm, Case("Allreduce"))
-        with mpicoll.override(timeout=limit):
-            everybody.Barrier()
-            self.error, self.seconds = raised(lambda: (odd if RANK == ODD else call)(self.comm))
-            self.errors = everybody.allgather(self.error and str(self.error))
-
-    def used_again(self):
-        """Return what the next call raises."""
-        with mpicoll.override(timeout=LIMIT):
-            error, _ = raised(lambda: self.comm.Bcast(zeros()))
-        return error
-
-
-def nothing(comm):
-    return None
-
-
-def work(form, algorithm="ring"):
-    def call(comm):
-        request = getattr(comm, form)(np.ones(40), zeros(40), algorithm=algorithm)
-        if form.endswith("_init"):
-            request.Start()
-        if request is not None:
-            request.Wait()
-
-    return call
-
-
-@pytest.mark.parametrize("form", ["Allreduce", "Iallreduce", "Allreduce_init"])
-@pytest.mark.parametrize("algorithm", ["ring", "recursive_doubling", "binomial"])
-def test_a_call_that_one_rank_skips(form, algorithm):
-    """HANG-WHO: Every rank that waits says what it waits for and who is missing, in time."""
-    if form != "Allreduce" and algorithm != "ring":
-        return
-    name = algorithm if mpicoll.algorithms("allreduce")["allreduce"].count(algorithm) else "ring"
-    stall = Stall(work(form, name), nothing)
-    if RANK == ODD:
-        assert stall.error is None
-    else:
-        assert isinstance(stall.error, mpicoll.StalledError), stall.errors
-        text = str(stall.error)
-        assert text.startswith(f"allreduce #2 '{name}': rank {RANK}, step "), text
-        assert " waiting for block " in text or " waiting to send block " in text
-        assert " rank " in text.split("waiting", 1)[1]
-        assert text.endswith(f"; rank {ODD} on {MPI.Get_processor_name()} has not made the call"), text
-        assert LIMIT <= stall.seconds <= LIMIT + BEYOND
-        again = stall.used_again()
-        assert isinstance(again, mpicoll.StalledError)
-        assert str(again).startswith("this communicator cannot be used after: allreduce #2 ")
-    check(mpicoll.Communicator(everybody), Case("Allreduce"))
-    stall.comm.Free()
-
-
-def test_a_rank_that_comes_when_the_others_gave_up():
-    """It is told, instead of taking the messages of their call for those of its own."""
-    stall = Stall(work("Allreduce", "linear"), nothing)
-    again = stall.used_again()
-    everybody.Barrier()
-    assert isinstance(again, mpicoll.StalledError), repr(again)
-    stall.comm.Free()
-
-
-@pytest.mark.mpi(min_size=3)
-def test_another_collective_on_one_rank():
-    """Ranks that wait give up in time; some may have been served by the wrong call."""
-    stall = Stall(work("Allreduce"), lambda c: c.Barrier(algorithm="dissemination"))
-    kinds = everybody.allgather((type(stall.error).__name__, stall.seconds))
-    assert any(kind == "StalledError" for kind, _ in kinds), kinds
-    assert all(seconds <= LIMIT + BEYOND for _, seconds in kinds), kinds
-    check(mpicoll.Communicator(everybody), Case("Allreduce"))
-    stall.comm.Free()
-
-
-def test_ranks_that_come_late_know_who_came():
-    """A rank that gives up first still counts as one that came, when the next one gives up."""
-    if SIZE < 3:
-        return
-    late = LIMIT * 0.7
-
-    def call(comm):
-        time.sleep(late if RANK == 1 else 0)
-        comm.Allreduce(np.ones(40), zeros(40), algorithm="ring")
-
-    stall = Stall(call, nothing)
-    if RANK != ODD:
-        missing = f"; rank {ODD} on {MPI.Get_processor_name()} has not made the call"
-        assert str(stall.error).endswith(missing), stall.errors
-    stall.comm.Free()
-
-
-def test_a_rank_that_is_only_slow_is_waited_for():
-    """Nothing is raised, whatever the form."""
-
-    def call(comm):
-        for form in ("Allreduce", "Iallreduce"):
-            time.sleep(0.3 if RANK == ODD else 0)
-            work(form)(comm)
-
-    stall = Stall(call, call, limit=AMPLE)
-    assert stall.errors == [None] * SIZE
-    stall.comm.Free()
-
-
-def test_the_limit_is_that_of_the_call():
-    """A communicator made with a limit is used without one: it waits for ever, and 0 is not at once."""
-    with mpicoll.override(timeout=AMPLE):
-        comm = mpicoll.Communicator(everybody.Dup())
-        comm.Barrier()
-    for form in ("Allreduce", "Iallreduce"):
-        time.sleep(0.1 if RANK == ODD else 0)
-        work(form)(comm)
-    comm.Free()
-
-
-@pytest.mark.parametrize("setting", [{"debug": 1}, {"errors": "agree"}])
-def test_asking_has_the_limit_too(setting):
-    """What compares calls does not wait for ever for a rank that makes none."""
-    with mpicoll.override(**setting):
-        stall = Stall(work("Allreduce"), nothing)
-    if RANK != ODD:
-        assert isinstance(stall.error, mpicoll.StalledError), stall.errors
-        assert f"; rank {ODD} on {MPI.Get_processor_name()} has not made the call" in str(stall.error)
-        assert stall.seconds <= LIMIT + BEYOND
-    stall.comm.Free()
-
-
-def test_finding_counts_has_the_limit_too():
-    """Reduce_scatter without recvcounts asks for them first."""
-    stall = Stall(lambda c: c.Reduce_scatter(np.ones(SIZE), zeros(1)), nothing)
-    if RANK != ODD:
-        assert isinstance(stall.error, mpicoll.StalledError), stall.errors
-        assert stall.seconds <= LIMIT + BEYOND
-    stall.comm.Free()
-
-
-def test_functions_that_find_counts_have_the_limit_too():
-    stall = Stall(lambda c: mpicoll.allgatherv(np.ones(RANK + 1), comm=c), nothing)
-    if RANK != ODD:
-        assert isinstance(stall.error, mpicoll.StalledError), stall.errors
-        assert stall.seconds <= LIMIT + BEYOND
-    stall.comm.Free()
-
-
-@pytest.mark.parametrize("name", ["Waitall", "Waitany"])
-def test_waiting_for_several_has_the_limit_too(name):
-    def call(comm):
-        requests = [comm.Iallreduce(np.ones(40), zeros(40), algorithm="ring") for _ in range(2)]
-        getattr(requests[0], name)(requests)
-
-    stall = Stall(call, nothing)
-    if RANK != ODD:
-        assert isinstance(stall.error, mpicoll.StalledError), stall.errors
-        assert stall.seconds <= LIMIT + BEYOND
-    stall.comm.Free()

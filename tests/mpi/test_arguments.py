@@ -11,7 +11,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, check
+from mpi.calling import check
+from mpi.cases import Case
 from mpicoll import UnsupportedError
 
 P = MPI.COMM_WORLD.Get_size()
@@ -226,8 +227,9 @@ def test_of_options(world, name):
     check(world, Case("Allreduce"))
 
 
+@pytest.mark.case("GATHER-NONE")
 def test_nothing_is_looked_at_where_it_does_not_matter(world):
-    """GATHER-NONE: Insignificant arguments may be anything."""
+    """Insignificant arguments may be anything."""
     junk, rank, p = object(), world.rank, world.size
     mine, all_of_them = np.full(2, rank, "f4"), f4(2 * p) if rank == 0 else junk
     world.Gather(mine, all_of_them)
@@ -247,8 +249,9 @@ def test_none_is_in_place(world):
     assert x.tolist() == [sum(range(world.size))] * 3
 
 
+@pytest.mark.case("READONLY")
 def test_read_only_arrays_can_be_sent(world):
-    """READONLY."""
+    """An array is only read where it is sent."""
     x, y = np.full(3, 1, "f4"), f4(3)
     x.flags.writeable = False
     world.Allreduce(x, y)

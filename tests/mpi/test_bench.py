@@ -3,19 +3,18 @@
 import ctypes
 import shutil
 import subprocess
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
+import data
 import mpicoll
+from mpi.benching import results
 from mpicoll.algorithms import registry
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.backends import HostBackend
 from mpicoll.bench.output import environment as facts
-from mpicoll.bench.output.results import read
 from mpicoll.bench.request.cases import CALLS, make_case
 from mpicoll.bench.request.numbers import REDUCTIONS
 from mpicoll.bench.run import run
@@ -23,32 +22,6 @@ from mpicoll.runtime.arguments.operators import OPERATORS
 
 WORLD = MPI.COMM_WORLD
 LAST = WORLD.size - 1
-QUICK = ["--iters", "1", "--warmup", "0"]
-
-
-@pytest.fixture
-def folder():
-    """A folder of rank 0's. (pytest's tmp_path is no use: ranks remove each other's at the same time.)"""
-    with tempfile.TemporaryDirectory() as mine:
-        yield Path(WORLD.bcast(mine, root=0))
-        WORLD.Barrier()
-
-
-def bench(arguments):
-    """Run it; all ranks must come to the same status."""
-    status = run([*arguments.split(), *QUICK])
-    assert WORLD.allgather(status) == [status] * WORLD.size
-    return status
-
-
-def results(folder, arguments):
-    """Run it, and return its file on all ranks."""
-    file = folder / "results.json"
-    status = bench(f"{arguments} --json {file}")
-    found = None
-    if WORLD.rank == 0:
-        found = read(file)
-    return status, WORLD.bcast(found, root=0)
 
 
 def test_operators_are_the_library_s():
@@ -57,6 +30,7 @@ def test_operators_are_the_library_s():
     }
 
 
+@pytest.mark.ranks(1, 3)
 def test_every_call_with_every_algorithm_that_can_serve(folder):
     status, found = results(folder, "--op all --algorithm all --min 96 --max 96")
     assert status == 0
@@ -71,9 +45,11 @@ def test_every_call_with_every_algorithm_that_can_serve(folder):
     assert found["facts"]["ranks"] == WORLD.size
 
 
+@pytest.mark.case("BENCH-TOL")
+@pytest.mark.ranks(2, 3)
 def test_every_dtype_and_operator(folder):
     # A mean is not whole where it is multiplied by 1/p and not divided by p.
-    """BENCH-TOL."""
+    """The benchmark checks every dtype and operator, and finds no wrong element."""
     redops = "all" if WORLD.size & (WORLD.size - 1) == 0 else ",".join(name for name in REDUCTIONS if name != "AVG")
     arguments = f"--op allreduce,alltoallv --dtype all --redop {redops} --min 48 --max 48 --outofplace"
     status, found = results(folder, arguments)
@@ -126,9 +102,14 @@ def write_behind(array):
     ctypes.memset(array.ctypes.data + array.nbytes, 0, 1)
 
 
-@pytest.mark.parametrize("harm", [flip, write_before, write_behind])
-@pytest.mark.parametrize("form", ["--outofplace", "--inplace"])
-@pytest.mark.parametrize("method", ["Allreduce", "Allgather", "Alltoall", "Reduce_scatter_block", "Exscan"])
+HARMED = {
+    "method": ("Allreduce", "Allgather", "Alltoall", "Reduce_scatter_block", "Exscan"),
+    "form": ("--outofplace", "--inplace"),
+    "harm": (flip, write_before, write_behind),
+}
+
+
+@pytest.mark.parametrize(tuple(HARMED), [tuple(row.values()) for row in data.pairwise(HARMED)])
 def test_one_wrong_element_on_one_rank_is_found(monkeypatch, folder, capfd, method, form, harm):
     corrupted(monkeypatch, method, harm)
     status, found = results(folder, f"--op {method.lower()} --min 64 --max 64 {form}")

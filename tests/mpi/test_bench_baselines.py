@@ -183,9 +183,9 @@ def test_baselines_that_cannot_serve_say_why():
 
 
 def test_a_rank_that_cannot_serve_is_everyone_s(monkeypatch):
-    right = baselines.awareness.library_answer
+    right = baselines.cuda_aware.library_answer
     monkeypatch.setattr(
-        baselines.awareness, "library_answer", lambda: Awareness(True, "yes") if RANK else right(), raising=True
+        baselines.cuda_aware, "library_answer", lambda: Awareness(True, "yes") if RANK else right(), raising=True
     )
     made, refused = baselines.make(("native",), WORLD, Pretended(), Awareness(True, "yes"))
     assert (list(made), list(refused)) == ([], ["native"])

@@ -35,13 +35,6 @@ def made(comm, name, algorithm, nbytes=4096):
     return arrays, call, program_of(call)
 
 
-@pytest.fixture
-def comm():
-    comm = mpicoll.Communicator(WORLD.Dup())
-    yield comm
-    comm.Free()
-
-
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("algorithm", ["linear", "ring", "recursive_doubling", "ring/4"])
 def test_every_instruction_has_a_kind(comm, algorithm):

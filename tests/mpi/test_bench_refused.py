@@ -1,44 +1,16 @@
 """The benchmark on every rank: what it refuses or leaves out, and how a run that cannot go on ends."""
 
-import tempfile
-from pathlib import Path
-
 import pytest
 from mpi4py import MPI
 
 import mpicoll
+from mpi.benching import bench, results
 from mpicoll.bench.measure.budget import Budget
 from mpicoll.bench.output.results import read
 from mpicoll.bench.run import run
 
 WORLD = MPI.COMM_WORLD
 LAST = WORLD.size - 1
-QUICK = ["--iters", "1", "--warmup", "0"]
-
-
-@pytest.fixture
-def folder():
-    """A folder of rank 0's. (pytest's tmp_path is no use: ranks remove each other's at the same time.)"""
-    with tempfile.TemporaryDirectory() as mine:
-        yield Path(WORLD.bcast(mine, root=0))
-        WORLD.Barrier()
-
-
-def bench(arguments):
-    """Run it; all ranks must come to the same status."""
-    status = run([*arguments.split(), *QUICK])
-    assert WORLD.allgather(status) == [status] * WORLD.size
-    return status
-
-
-def results(folder, arguments):
-    """Run it, and return its file on all ranks."""
-    file = folder / "results.json"
-    status = bench(f"{arguments} --json {file}")
-    found = None
-    if WORLD.rank == 0:
-        found = read(file)
-    return status, WORLD.bcast(found, root=0)
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,10 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, bound_plans, check
+from mpi.calling import bound_plans, check
+from mpi.cases import Case
 
 SIZE = MPI.COMM_WORLD.Get_size()
-
-
-@pytest.fixture
-def comm():
-    """A communicator that has done nothing yet."""
-    made = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
-    yield made
-    made.Free()
 
 
 def summed(comm, memory, x, y, value):

@@ -12,7 +12,7 @@ from mpicoll.runtime.mpi.cuda_aware import Awareness
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
-pytestmark = pytest.mark.skipif(SIZE > 3, reason="for 1 to 3 ranks")
+pytestmark = pytest.mark.ranks(1, 2, 3)
 RANKS = SIZE * (SIZE + 1) // 2
 
 
@@ -76,7 +76,7 @@ def test_a_path_of_messages_is_refused_with_the_reason(made_up, comm, path, stre
 
 def test_the_reason_is_named_where_the_path_mapped_is_there(made_up, comm, stream, monkeypatch):
     """A setting, or the call, asks for messages."""
-    monkeypatch.setattr(comm._get_context(), "peers", SimpleNamespace(device=0))
+    monkeypatch.setitem(comm._get_context().attached, "mapped", SimpleNamespace(device=0))
     x, y = np.full(1000, RANK + 1.0), np.zeros(1000)
     with mpicoll.override(path="staged"):
         refused(made_up, stream, "not offered: path='staged' is set", lambda: comm.Allreduce(x, y))

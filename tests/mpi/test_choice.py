@@ -7,7 +7,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, bound_plans, check
+from mpi.calling import bound_plans, check
+from mpi.cases import Case
 from mpicoll.algorithms import registry
 
 X, Y = np.zeros(16, "f4"), np.zeros(16, "f4")
@@ -67,9 +68,10 @@ def test_a_tuning_file(made, tmp_path_factory):
         assert chosen(comm, algorithm="ring")[0] == "ring"
 
 
+@pytest.mark.case("TUNE-SIZE")
 @pytest.mark.parametrize(("count", "algorithm"), [(15, "linear"), (16, "binomial"), (31, "binomial"), (32, "one_shot")])
 def test_boundaries_are_exact(made, count, algorithm):
-    """TUNE-SIZE: In bytes of the vector; the lower bound is included, the upper one is not."""
+    """In bytes of the vector; the lower bound is included, the upper one is not."""
     comm = made("allreduce:0-64:linear;allreduce:64-128:binomial;allreduce:128-inf:one_shot")
     x, y = np.zeros(count, "f4"), np.zeros(count, "f4")
     assert comm.Get_plan("Allreduce", x, y).algorithm == algorithm
@@ -186,7 +188,7 @@ def test_rules_that_differ_are_found():
     comm.Free()
 
 
-@pytest.mark.skipif(SIZE != 2, reason="slow with more ranks")
+@pytest.mark.ranks(2)  # slow with more
 def test_a_mismatch_leaves_no_communicator_behind(made):
     """MPICH has 2048 communicators: one that stays behind each time would fail."""
     comm = made()

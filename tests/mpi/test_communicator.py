@@ -7,7 +7,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, check
+from mpi.calling import check
+from mpi.cases import Case
 from mpicoll.runtime.context import context
 
 METHODS = [m for row in mpicoll.algorithms() for m in mpicoll.schedule.collectives.collective(row).methods]
@@ -86,8 +87,9 @@ def test_ranks_that_are_left_out_get_the_null_communicator(world):
     everybody.Free()
 
 
+@pytest.mark.case("COMM-NULL")
 def test_the_null_communicator_is_refused():
-    """COMM-NULL."""
+    """The error names the null communicator."""
     with pytest.raises(ValueError, match=r"^comm is the null communicator$"):
         mpicoll.Communicator(MPI.COMM_NULL)
 
@@ -98,9 +100,10 @@ def test_what_is_no_communicator_is_refused(what):
         mpicoll.Communicator(what)
 
 
+@pytest.mark.case("COMM-NULL")
 @pytest.mark.mpi(min_size=2)
 def test_an_intercommunicator_is_refused(world):
-    """COMM-NULL."""
+    """The error says which kind of communicator is needed."""
     local = MPI.COMM_WORLD.Split(min(world.rank, 1), world.rank)
     inter = local.Create_intercomm(0, MPI.COMM_WORLD, 1 if world.rank == 0 else 0, 7)
     with pytest.raises(TypeError, match=r"^comm is a Intercomm; collectives need an intracommunicator$"):
@@ -109,8 +112,9 @@ def test_an_intercommunicator_is_refused(world):
     local.Free()
 
 
+@pytest.mark.case("COMM-NULL")
 def test_cartesian_ranks_are_its_own(world):
-    """COMM-NULL."""
+    """A Cartesian communicator that was reordered is served."""
     cart = MPI.COMM_WORLD.Create_cart([world.size], periods=[True], reorder=True)
     comm = mpicoll.Communicator(cart)
     check(comm, Case("Allgather"))
@@ -174,18 +178,21 @@ def test_nothing_is_left_of_a_freed_communicator(world):
     assert len(context.live) == before
 
 
+@pytest.mark.case("COMM-LEAK")
+@pytest.mark.ranks(2)  # each is alone on them
 def test_communicators_do_not_run_out():
-    """COMM-LEAK: MPICH has 2048 of them: more would fail if one stayed behind each time."""
+    """MPICH has 2048 of them: more would fail if one stayed behind each time."""
     alone, y = mpicoll.Communicator(MPI.COMM_SELF), np.zeros(1)
-    for turn in range(2100 if MPI.COMM_WORLD.size <= 4 else 300):
+    for turn in range(2100):
         comm = alone.Split(0)
         comm.Allreduce(np.full(1, turn, "f8"), y)
         assert y[0] == turn
         comm.Free()
 
 
+@pytest.mark.case("COMM-LEAK")
 def test_wrapping_again_makes_no_further_duplicate(world):
-    """COMM-LEAK: All wrappers of a communicator share what is private to it."""
+    """All wrappers of a communicator share what is private to it."""
     before = len(context.live)
     for _ in range(100):
         mpicoll.Communicator(MPI.COMM_WORLD).Barrier()

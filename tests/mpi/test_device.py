@@ -11,7 +11,8 @@ import pytest
 
 import mpicoll
 from mpi.busy import spin
-from mpi.calling import Case, check
+from mpi.calling import check
+from mpi.cases import Case
 
 pytestmark = [
     pytest.mark.gpu,
@@ -40,11 +41,12 @@ def streams():
     }
 
 
+@pytest.mark.case("SYNC-PRODUCER", "SYNC-STREAM")
 @pytest.mark.parametrize("named", [False, True], ids=["current", "stream="])
 @pytest.mark.parametrize("kind", ["null", "blocking", "non-blocking"])
 @pytest.mark.parametrize("method", ["Allreduce", "Bcast", "Allgather", "Alltoall", "Reduce_scatter_block", "Scan"])
 def test_ordered_with_the_stream(world, memory, method, kind, named):
-    """SYNC-PRODUCER, SYNC-STREAM: what comes before is awaited, what comes after sees the result; nobody waits."""
+    """What comes before is awaited, what comes after sees the result; nobody waits."""
     xp, stream, p = memory.xp, streams()[kind], world.size
     blocks = p if method in ("Alltoall", "Reduce_scatter_block") else 1
     result = p if method in ("Allgather", "Alltoall") else 1
@@ -68,8 +70,9 @@ def test_ordered_with_the_stream(world, memory, method, kind, named):
     assert [float(t) for t in totals] == [2.0 * turn * factor * elements for turn in range(1, 4)]
 
 
+@pytest.mark.case("SYNC-STAGE")
 def test_streams_take_turns(world, memory):
-    """SYNC-STAGE: One call after the other on two streams: scratch of the first is not overwritten by the second."""
+    """One call after the other on two streams: scratch of the first is not overwritten by the second."""
     xp = memory.xp
     first, second = xp.cuda.Stream(non_blocking=True), xp.cuda.Stream(non_blocking=True)
     arrays = [(xp.zeros(COUNT), xp.zeros(COUNT)) for _ in range(6)]
@@ -86,8 +89,9 @@ def test_streams_take_turns(world, memory):
         assert (y.get() == turn * p + p * (p - 1) // 2).all()
 
 
+@pytest.mark.case("SYNC-STAGE")
 def test_a_thousand_times(world, memory):
-    """SYNC-STAGE: Changing data in the same arrays, with nothing in between that would synchronise."""
+    """Changing data in the same arrays, with nothing in between that would synchronise."""
     xp = memory.xp
     x, y, wrong = xp.zeros(COUNT), xp.zeros(COUNT), xp.zeros((), "i8")
     for turn in range(1000):
@@ -122,8 +126,9 @@ def test_the_path_can_be_said(world, memory):
             world.Allreduce(x, y, algorithm="ring@host")
 
 
+@pytest.mark.case("MIXED-HOSTDEV")
 def test_host_and_device_do_not_mix(world, memory):
-    """MIXED-HOSTDEV."""
+    """One call takes arrays of one place only."""
     x = memory.xp.zeros(10)
     device = f"on device {x.device.id}"
     with pytest.raises(ValueError, match=f"^allreduce: sendbuf is {device}, recvbuf is on the host$"):
@@ -156,8 +161,9 @@ def test_arrays_of_another_device_than_the_current(world, memory):
     assert (y.get() == world.size).all()
 
 
+@pytest.mark.case("CTX-THREAD")
 def test_from_a_thread_that_has_not_used_the_device(world, memory):
-    """CTX-THREAD."""
+    """The call makes the arrays' device current in the thread."""
     x, y = memory.xp.full(1000, 1.0), memory.xp.zeros(1000)
     memory.xp.cuda.Device().synchronize()
     thread = threading.Thread(target=lambda: world.Allreduce(x, y))
@@ -192,10 +198,24 @@ def test_arrays_that_come_and_go_from_the_pool(world, memory):
         assert float(y.sum()) == turn * world.size * y.size
 
 
+@pytest.mark.case("MANAGED")
 def test_managed_memory(world, memory):
-    """MANAGED: Memory that moves between host and device by itself."""
+    """Memory that moves between host and device by itself."""
     pool = memory.xp.cuda.malloc_managed
     with memory.xp.cuda.using_allocator(pool):
         x, y = memory.xp.full(1000, 1.0), memory.xp.zeros(1000)
     world.Allreduce(x, y)
     assert (y.get() == world.size).all()
+
+
+@pytest.mark.case("MIXED-HOSTDEV")
+@pytest.mark.mpi(min_size=2)
+def test_host_arrays_on_one_rank_and_device_arrays_on_others(world):
+    """The same error on every rank when calls are compared, and no rank hangs."""
+    import cupy
+
+    xp = np if world.rank == 0 else cupy
+    x, y = xp.ones(8), xp.zeros(8)
+    with mpicoll.override(debug=1), pytest.raises(mpicoll.MismatchError, match=r"^allreduce #\d+: rank 0 calls"):
+        world.Allreduce(x, y)
+    check(world, Case("Allreduce"))

@@ -6,6 +6,8 @@ from mpi4py import MPI
 
 import mpicoll
 
+pytestmark = pytest.mark.many_ranks
+
 P = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
 LAST = P - 1

@@ -8,6 +8,8 @@ import mpicoll
 from mpicoll.runtime.progress.exchange import HEADER, SHORT, exchanged, met
 from mpicoll.runtime.progress.refusals import Refusals
 
+pytestmark = pytest.mark.many_ranks
+
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
 everybody = MPI.COMM_WORLD

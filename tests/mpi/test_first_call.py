@@ -5,7 +5,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import HOST, VECTOR, Call, Case, check
+from mpi.calling import Call, check
+from mpi.cases import HOST, VECTOR, Case
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
 from mpicoll.runtime.context import context

@@ -6,6 +6,8 @@ from mpi4py import MPI
 
 import mpicoll
 
+pytestmark = pytest.mark.many_ranks
+
 WORLD = MPI.COMM_WORLD
 SIZE, RANK = WORLD.Get_size(), WORLD.Get_rank()
 

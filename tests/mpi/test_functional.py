@@ -7,49 +7,21 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
+from mpi.functions import EXPECTED, everyones, mine, same
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
 LAST = SIZE - 1
 SHAPE = (2 * SIZE, 3)
-#: function -> what it gives for `mine(r)` on every rank, None for nothing
-EXPECTED = {
-    "allreduce": lambda: everyones().sum(0),
-    "reduce": lambda: everyones().sum(0) if RANK == 0 else None,
-    "scan": lambda: everyones()[: RANK + 1].sum(0),
-    "exscan": lambda: everyones()[:RANK].sum(0),
-    "reduce_scatter": lambda: everyones().sum(0)[2 * RANK : 2 * RANK + 2],
-    "allgather": lambda: everyones(),
-    "gather": lambda: everyones() if RANK == 0 else None,
-    "scatter": lambda: mine(0)[2 * RANK : 2 * RANK + 2],
-    "alltoall": lambda: np.concatenate([x[2 * RANK : 2 * RANK + 2] for x in everyones()]),
-    "bcast": lambda: mine(0),
-}
 REDUCING = ("allreduce", "reduce", "scan", "exscan", "reduce_scatter")
 ROOTED = ("reduce", "gather", "scatter", "bcast", "gatherv")
 
 
-def mine(rank=RANK, dtype="f4"):
-    return (np.arange(6 * SIZE).reshape(SHAPE) % 5 + 3 * rank % 7).astype(dtype)
-
-
-def everyones(dtype="f4"):
-    return np.stack([mine(r, dtype) for r in range(SIZE)])
-
-
-def same(found, expected):
-    if expected is None:
-        assert found is None
-        return
-    assert type(found) is np.ndarray
-    assert found.shape == expected.shape
-    np.testing.assert_array_equal(found, expected)
-
-
+@pytest.mark.case("SHAPE-KEEP")
 @pytest.mark.parametrize("dtype", ["i4", "u8", "f2", "f4", "f8", "c8"])
 @pytest.mark.parametrize("name", EXPECTED)
 def test_shape_and_dtype_are_kept(name, dtype):
-    """SHAPE-KEEP."""
+    """The result has the input's dtype, and the input stays as it was."""
     x = mine(dtype=dtype)
     found = getattr(mpicoll, name)(x)
     same(found, EXPECTED[name]())
@@ -59,9 +31,10 @@ def test_shape_and_dtype_are_kept(name, dtype):
         np.testing.assert_array_equal(x, mine(dtype=dtype))
 
 
+@pytest.mark.case("SHAPE-KEEP")
 @pytest.mark.parametrize("name", [n for n in EXPECTED if n != "bcast"])
 def test_out_is_what_is_returned(name):
-    """SHAPE-KEEP."""
+    """The given array is returned, and holds the result."""
     wanted = EXPECTED[name]()
     out = None if wanted is None else np.full(wanted.shape, -1, "f4")
     found = getattr(mpicoll, name)(mine(), out=out)
@@ -139,9 +112,10 @@ def test_scalars(kind):
     assert (gathered is None) if RANK else gathered.shape == (SIZE,)
 
 
+@pytest.mark.case("ZEROD")
 @pytest.mark.parametrize("make", [np.float32, lambda x: np.asarray(x, "f4")])
 def test_no_dimension(make):
-    """ZEROD."""
+    """A 0-d array gives a 0-d array."""
     found = mpicoll.allreduce(make(RANK))
     assert (found.shape, found.dtype) == ((), np.float32)
     assert found == sum(range(SIZE))
@@ -165,9 +139,10 @@ def test_barrier_and_options(world):
         mpicoll.allreduce(mine(), algorithm="nothing")
 
 
+@pytest.mark.case("UNEVEN-GATHER")
 @pytest.mark.parametrize("shape", [lambda r: (r + 1, 2), lambda r: (3 * (r % 2), 2), lambda r: (5 * (r == LAST),)])
 def test_uneven_arrays_are_joined(shape):
-    """UNEVEN-GATHER."""
+    """Ranks need not know what the others bring."""
     x = np.full(shape(RANK), RANK, "i8")
     parts = [np.full(shape(r), r, "i8") for r in range(SIZE)]
     extents = [part.shape[0] for part in parts]
@@ -273,50 +248,3 @@ def test_communicators_that_come_and_go():
         assert mpicoll.allreduce(1, comm=part) == part.size
         part.Free()
         gc.collect()
-
-
-@pytest.fixture(scope="module")
-def torch():
-    return pytest.importorskip("torch")
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_tensors(torch, name):
-    """TORCH."""
-    x = torch.from_numpy(mine().copy())
-    found = getattr(mpicoll, name)(x)
-    wanted = EXPECTED[name]()
-    if wanted is None:
-        assert found is None
-        return
-    assert type(found) is torch.Tensor
-    assert found.dtype == torch.float32
-    same(found.numpy(), wanted)
-
-
-def test_tensors_are_not_copied(torch):
-    x, out = torch.ones(4), torch.zeros(4)
-    assert mpicoll.allreduce(x, out=out) is out
-    assert out.tolist() == [SIZE] * 4
-    mpicoll.bcast(x.mul_(RANK + 1), root=LAST)
-    assert x.tolist() == [SIZE] * 4
-
-
-def test_uneven_tensors(torch):
-    found, counts = mpicoll.allgatherv(torch.full((RANK + 1, 2), float(RANK)))
-    assert type(found) is torch.Tensor
-    assert list(counts) == [r + 1 for r in range(SIZE)]
-    assert found[:, 0].tolist() == [float(r) for r in range(SIZE) for _ in range(r + 1)]
-
-
-def test_half_precision_tensors(torch):
-    pytest.importorskip("ml_dtypes")
-    for dtype in (torch.float16, torch.bfloat16):
-        found = mpicoll.allreduce(torch.ones(3, dtype=dtype))
-        assert found.dtype == dtype
-        assert found.tolist() == [SIZE] * 3
-
-
-def test_tensors_with_gradients_are_refused(torch):
-    with pytest.raises(ValueError, match=r"requires grad; pass x\.detach\(\)"):
-        mpicoll.allreduce(torch.ones(3, requires_grad=True))

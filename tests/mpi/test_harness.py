@@ -5,6 +5,8 @@ import hypothesis.strategies as st
 import pytest
 from mpi4py import MPI
 
+pytestmark = pytest.mark.many_ranks
+
 WORLD = MPI.COMM_WORLD
 
 
@@ -33,9 +35,10 @@ def test_min_size_is_kept():
     assert WORLD.size >= 2
 
 
+@pytest.mark.case("DEV-RANKMAP")
 @pytest.mark.gpu
 def test_ranks_of_a_node_spread_over_its_devices():
-    """DEV-RANKMAP."""
+    """The ranks of a node use as many devices as there are for them."""
     import cupy
 
     node = WORLD.Split_type(MPI.COMM_TYPE_SHARED)

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 import mpicoll
 import oracle
-from mpi.calling import ROOTED, VECTOR, forms
+from mpi.cases import ROOTED, VECTOR, forms
 from mpicoll.algorithms import registry
 
 METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier" and m not in VECTOR]
@@ -77,10 +77,11 @@ class Exchange:
         assert (self.memory.to_host(self.around) == SENTINEL).all(), "written between the elements"
 
 
+@pytest.mark.case("LAYOUT-STRIDED-SEND")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "Bcast"])
 def test_sent_and_received(world, memory, method, layout):
-    """LAYOUT-STRIDED-SEND."""
+    """The layout is that of the input, of the output, or of both."""
     for send, recv in ((layout, "C"), ("C", layout), (layout, layout)):
         one = Exchange(world, memory, method, send, recv)
         one.call(one.x, one.y)
@@ -126,8 +127,9 @@ def test_the_same_strided_array_twice(world, memory, method):
     assert memory.to_host(one.x).ravel().tolist() == wanted.tolist()
 
 
+@pytest.mark.case("LAYOUT-FC")
 def test_c_and_f_order_mix(world, memory):
-    """LAYOUT-FC: Ranks may differ: element (i, j) stays element (i, j)."""
+    """Ranks may differ: element (i, j) stays element (i, j)."""
     xp, rank = memory.xp, world.rank
     order = "CF"[rank % 2]
     x = xp.asarray(np.arange(12.0).reshape(3, 4) + rank, order=order)
@@ -139,8 +141,9 @@ def test_c_and_f_order_mix(world, memory):
     assert memory.to_host(x).tolist() == (np.arange(12.0).reshape(3, 4) + p - 1).tolist()
 
 
+@pytest.mark.case("ZEROD")
 def test_no_dimension(world, memory):
-    """ZEROD."""
+    """Arrays of one element without dimensions are sent and received."""
     x, y = memory.xp.asarray(2.0), memory.xp.asarray(0.0)
     world.Allreduce(x, y)
     assert y.shape == ()
@@ -151,9 +154,10 @@ def test_no_dimension(world, memory):
     assert memory.to_host(gathered).ravel().tolist() == [2] * world.size
 
 
+@pytest.mark.case("ZERO-ALL")
 @pytest.mark.parametrize("shape", [(0,), (1, 0, 2), (0, 3)])
 def test_nothing(world, memory, shape):
-    """ZERO-ALL: No elements: returns, and ranks still match up."""
+    """No elements: returns, and ranks still match up."""
     x, y = memory.xp.zeros(shape), memory.xp.zeros(shape)
     world.Allreduce(x, y)
     world.Bcast(x[::-1])
@@ -164,8 +168,9 @@ def test_nothing(world, memory, shape):
     world.Gather(x, y if world.rank == 0 else None)
 
 
+@pytest.mark.case("VIEW-ODD")
 def test_a_broadcast_view_can_be_sent(world, memory):
-    """VIEW-ODD: Every element at one address: packed."""
+    """Every element at one address: packed."""
     x = memory.xp.broadcast_to(memory.xp.asarray(3.0), (4, 3))
     y = memory.xp.zeros((4, 3))
     world.Allreduce(x, y)
@@ -197,8 +202,9 @@ def test_strided_blocks_with_gaps(world, memory):
     assert (found[..., 1] == SENTINEL).all()
 
 
+@pytest.mark.case("LAYOUT-OFFSET")
 def test_the_address_is_taken_at_every_call(world, memory):
-    """LAYOUT-OFFSET: The same view again after its array was written, and another view of the same size."""
+    """The same view again after its array was written, and another view of the same size."""
     xp, p = memory.xp, world.size
     x, y = xp.zeros(9), xp.zeros(3)
     view = x[2:5]

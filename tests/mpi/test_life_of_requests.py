@@ -8,7 +8,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, check
+from mpi.calling import check
+from mpi.cases import Case
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
 from mpicoll.runtime.progress import turns

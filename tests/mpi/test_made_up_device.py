@@ -8,7 +8,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import REDUCING, VECTOR, Case, Memory, check, forms
+from mpi.calling import check
+from mpi.cases import REDUCING, VECTOR, Case, Memory, forms
 from mpi.made_up_device import install
 from mpicoll.algorithms import registry
 from mpicoll.runtime.mpi.cuda_aware import Awareness
@@ -18,7 +19,7 @@ from mpicoll.runtime.program.binder import Binder
 
 SIZE = MPI.COMM_WORLD.Get_size()
 #: what goes around a program is one rank's own affair: more ranks take time and show nothing new
-pytestmark = pytest.mark.skipif(SIZE > 3, reason="for 1 to 3 ranks")
+pytestmark = pytest.mark.ranks(1, 3)
 MANNERS = ("early", "late", "random")
 METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier" and m not in VECTOR]
 #: more segments than are in flight
@@ -234,8 +235,9 @@ def test_memory_that_cannot_be_mapped_in_place(made_up, comm, nothing_can_be_map
     assert arenas["device", 0].nbytes <= 1 << 20
 
 
+@pytest.mark.case("MEM-SCRATCH")
 def test_memory_runs_short_on_all_ranks(monkeypatch, made_up, comm, nothing_can_be_mapped):
-    """MEM-SCRATCH: with errors="agree" copies are reserved before the first message, and all ranks raise."""
+    """With errors="agree" copies are reserved before the first message, and all ranks raise."""
     import cupy
 
     def none(nbytes):

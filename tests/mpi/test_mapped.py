@@ -11,7 +11,8 @@ import data
 import mpicoll
 import oracle
 from mpi import calling
-from mpi.calling import REDUCING, ROOTED, UNKNOWN_COUNTS, VECTOR, Case, Memory, check, forms, refusal
+from mpi.calling import check
+from mpi.cases import REDUCING, ROOTED, UNKNOWN_COUNTS, VECTOR, Case, Memory, forms, refusal
 from mpi.mapped_comms import KINDS, names
 from mpicoll.algorithms import registry
 

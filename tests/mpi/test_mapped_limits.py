@@ -6,7 +6,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, Memory, check
+from mpi.calling import check
+from mpi.cases import Case, Memory
 from mpi.mapped_comms import NARROW, connected
 
 pytestmark = [pytest.mark.gpu, pytest.mark.mpi(min_size=2)]

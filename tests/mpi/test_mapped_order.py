@@ -8,7 +8,8 @@ from mpi4py import MPI
 
 import mpicoll
 from mpi.busy import spin
-from mpi.calling import REDUCING, VECTOR, Call, Case, Memory, forms, refusal
+from mpi.calling import Call
+from mpi.cases import REDUCING, VECTOR, Case, Memory, forms, refusal
 from mpi.mapped_comms import KINDS, NARROW, connected, names
 from mpicoll.algorithms import registry
 from mpicoll.request import Request

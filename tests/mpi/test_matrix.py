@@ -12,8 +12,11 @@ from mpi4py import MPI
 
 import data
 import mpicoll
-from mpi.calling import COMMUNICATORS, REDUCING, ROOTED, VECTOR, Case, check, forms
+from mpi.calling import check
+from mpi.cases import COMMUNICATORS, REDUCING, ROOTED, VECTOR, Case, forms
 from mpicoll.algorithms import registry
+
+pytestmark = pytest.mark.many_ranks
 
 SIZE = MPI.COMM_WORLD.Get_size()
 METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier" and m not in VECTOR]
@@ -37,9 +40,10 @@ def rows(method):
     return data.pairwise(axes)
 
 
+@pytest.mark.case("ALGO-NPOF2", "ALGO-SMALLCOUNT")
 @pytest.mark.parametrize(("method", "algorithm"), ALGORITHMS)
 def test_pairs(comms, memory, method, algorithm):
-    """ALGO-NPOF2, ALGO-SMALLCOUNT."""
+    """Any two of count, root, segments, form and communicator meet."""
     for row in rows(method):
         comm = comms[row["comm"]]
         count = COUNTS[row["count"]](comm.size)
@@ -55,15 +59,17 @@ def test_chosen_algorithm(comms, memory, method):
             check(comms[name], Case(method, None, count, root=-1), memory)
 
 
+@pytest.mark.case("GUARD-OVERRUN")
 @pytest.mark.parametrize("dtype", data.DTYPES)
 def test_any_dtype_can_be_moved(world, memory, dtype):
-    """GUARD-OVERRUN."""
+    """Elements of every width are moved, and nothing around them is written."""
     for method in (m for m in METHODS if m not in REDUCING):
         check(world, Case(method, None, 6, dtype=dtype, root=1), memory)
 
 
+@pytest.mark.case("DTYPE-STRUCT")
 @pytest.mark.parametrize("dtype", [*data.HOST_DTYPES, *data.RECORDS])
 def test_any_fixed_size_can_be_moved(world, dtype):
-    """DTYPE-STRUCT."""
+    """Records, dates and strings are moved as bytes."""
     for method in (m for m in METHODS if m not in REDUCING):
         check(world, Case(method, None, 6, dtype=dtype, root=1))

@@ -17,13 +17,6 @@ TAG = 7
 pytestmark = pytest.mark.mpi(min_size=2)
 
 
-@pytest.fixture
-def comm():
-    made = mpicoll.Communicator(everybody.Dup())
-    yield made
-    made.Free()
-
-
 @pytest.mark.parametrize("late", [(0,), (1,)])
 @pytest.mark.parametrize("name", ["Recv", "Irecv", "Sendrecv"])
 def test_a_message_that_is_too_long_is_an_error_of_mpi(comm, name, late):

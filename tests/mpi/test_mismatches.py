@@ -5,14 +5,15 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, check
+from mpi.calling import check
+from mpi.cases import Case
 
 WORLD = MPI.COMM_WORLD
 SIZE, RANK = WORLD.Get_size(), WORLD.Get_rank()
 #: does something else
 ODD = RANK == SIZE - 1
 
-pytestmark = pytest.mark.mpi(min_size=2)
+pytestmark = [pytest.mark.many_ranks, pytest.mark.mpi(min_size=2)]
 
 
 def shifted(counts):
@@ -74,13 +75,6 @@ CALLS = {
         "(in rank order)",
     ),
 }
-
-
-@pytest.fixture
-def comm():
-    made = mpicoll.Communicator(WORLD.Dup())
-    yield made
-    made.Free()
 
 
 @pytest.mark.parametrize("what", CALLS)

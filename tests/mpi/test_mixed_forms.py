@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-import mpicoll
-from mpi.calling import HOST, VECTOR, Call, Case
+from mpi.calling import Call
+from mpi.cases import HOST, VECTOR, Case
 from mpicoll.algorithms import registry
 from mpicoll.request import Request
 from mpicoll.runtime.context.context import NONBLOCKING
@@ -22,14 +22,6 @@ METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods]
 COUNTS = (5, 9_000)
 #: turns in which another part of the ranks blocks
 TURNS = 4
-
-
-@pytest.fixture
-def comm():
-    """A communicator that has done nothing yet."""
-    made = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
-    yield made
-    made.Free()
 
 
 class Started:

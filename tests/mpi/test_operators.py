@@ -15,7 +15,8 @@ from mpi4py import MPI
 import data
 import mpicoll
 import oracle
-from mpi.calling import REDUCING, Case, check, refusal
+from mpi.calling import check
+from mpi.cases import REDUCING, Case, refusal
 from mpicoll.algorithms import registry
 from mpicoll.runtime.arguments.operators import MPI_OPS
 
@@ -52,6 +53,7 @@ def test_dtypes_that_only_the_host_has(world, method):
         check(world, Case(method, count=COUNT, **row))
 
 
+@pytest.mark.many_ranks
 @pytest.mark.parametrize("method", REDUCING)
 @pytest.mark.parametrize("form", ["apart", "in place"])
 def test_average(comms, memory, method, form):
@@ -62,9 +64,11 @@ def test_average(comms, memory, method, form):
             check(comms[name], case, memory)
 
 
+@pytest.mark.many_ranks
+@pytest.mark.case("NAN-MAX")
 @pytest.mark.parametrize(("method", "algorithm"), ALL)
 def test_nan_is_kept(world, memory, method, algorithm):
-    """NAN-MAX: A NaN on the first, the last or any rank makes MAX and MIN NaN, whatever the order of operands."""
+    """A NaN on the first, the last or any rank makes MAX and MIN NaN, whatever the order of operands."""
     if refusal(Case(method, algorithm), world.size):
         return
     p, rank = world.size, world.rank
@@ -82,9 +86,10 @@ def test_nan_is_kept(world, memory, method, algorithm):
             np.testing.assert_array_equal(memory.to_host(y), wanted)
 
 
+@pytest.mark.case("INT-WRAP")
 @pytest.mark.parametrize("algorithm", names("Allreduce"))
 def test_integers_wrap_around(world, memory, algorithm):
-    """INT-WRAP."""
+    """A sum that does not fit in its dtype wraps."""
     y = memory.xp.zeros(3, "i1")
     with mpicoll.override(path=memory.path):
         world.Allreduce(memory.xp.full(3, 100, "i1"), y, algorithm=algorithm)
@@ -101,9 +106,10 @@ def test_logical_results_are_0_or_1(world, memory, op, dtype):
         assert set(memory.to_host(y).tolist()) <= {0, 1}
 
 
+@pytest.mark.case("DTYPE-BOOL")
 @pytest.mark.parametrize("op", data.OPERATORS)
 def test_bool_stays_0_or_1(world, memory, op):
-    """DTYPE-BOOL: SUM, MAX and BOR are "or"; PROD, MIN and BAND are "and"."""
+    """SUM, MAX and BOR are "or"; PROD, MIN and BAND are "and"."""
     x = [np.array([False, r == 0, r > 0, True]) for r in range(world.size)]
     y = memory.xp.zeros(4, "?")
     world.Allreduce(memory.xp.asarray(x[world.rank]), y, MPI_OPS[op])
@@ -119,10 +125,12 @@ def test_half_precision_is_combined_in_single(world, memory):
     assert memory.to_host(y).tolist() == [np.float16(2048 + world.size - 1)] * 5
 
 
+@pytest.mark.many_ranks
+@pytest.mark.case("DTYPE-F16")
 @pytest.mark.parametrize("algorithm", names("Allreduce"))
 @pytest.mark.parametrize("dtype", ["float16", *data.BFLOAT16])
 def test_half_precision_loses_at_most_a_rounding_per_step(world, algorithm, dtype):
-    """DTYPE-F16."""
+    """The error is bounded by one rounding for each rank."""
     p = world.size
     x = [np.random.default_rng(r).random(50).astype(dtype) for r in range(p)]
     y = np.zeros(50, dtype)
@@ -134,9 +142,10 @@ def test_half_precision_loses_at_most_a_rounding_per_step(world, algorithm, dtyp
     assert (abs(y.astype("f8") - exact) <= p * unit * exact).all()
 
 
+@pytest.mark.case("FP-CONSISTENT")
 @pytest.mark.parametrize("algorithm", names("Allreduce"))
 def test_all_ranks_have_the_same_bits(world, memory, algorithm):
-    """FP-CONSISTENT: Rounding depends on the order of operands, which must not depend on the rank."""
+    """Rounding depends on the order of operands, which must not depend on the rank."""
     p = world.size
     for count in (1, p, 5 * p + 2, 3000):
         for segments in (1, 3):
@@ -148,9 +157,10 @@ def test_all_ranks_have_the_same_bits(world, memory, algorithm):
             assert len(set(MPI.COMM_WORLD.allgather(crc))) == 1, f"count {count}, {segments} segments"
 
 
+@pytest.mark.case("DTYPE-CPLX")
 @pytest.mark.parametrize("method", REDUCING)
 def test_operators_that_a_dtype_has_not(world, memory, method):
-    """DTYPE-CPLX: Refused on all ranks before the first message."""
+    """Refused on all ranks before the first message."""
     extra = ([3] * world.size,) if method == "Reduce_scatter" else ()
     blocks = world.size if method.startswith("Reduce_scatter") else 1
     for op, dtype in (
@@ -189,9 +199,11 @@ def test_locations(world, method, name):
             assert (method == "Reduce" and rank) or [tuple(pair) for pair in y.tolist()] == wanted
 
 
+@pytest.mark.many_ranks
+@pytest.mark.case("ALGO-NONCOMM")
 @pytest.mark.parametrize("method", REDUCING)
 def test_operands_stay_in_rank_order(world, memory, method):
-    """ALGO-NONCOMM: A product of matrices: not commutative, so only algorithms that keep the order serve."""
+    """A product of matrices: not commutative, so only algorithms that keep the order serve."""
     p, rank = world.size, world.rank
     product = mpicoll.Op(lambda a, b: (a.reshape(-1, 2, 2) @ b.reshape(-1, 2, 2)).reshape(-1), width=4)
     scattered = method.startswith("Reduce_scatter")
@@ -214,17 +226,19 @@ def test_operands_stay_in_rank_order(world, memory, method):
             assert (found == (wanted[rank] if scattered else wanted)).all(), algorithm
 
 
+@pytest.mark.case("DTYPE-STRUCT")
 @pytest.mark.parametrize("dtype", ["datetime64[s]", "S5", "i4,f4"])
 def test_what_is_no_number_is_not_reduced(world, dtype):
-    """DTYPE-STRUCT."""
+    """Dates, strings and records have no sum."""
     x, y = np.zeros(3, dtype), np.zeros(3, dtype)
     with pytest.raises(TypeError, match="allreduce: op SUM is not defined for "):
         world.Allreduce(x, y)
 
 
+@pytest.mark.case("DTYPE-ENDIAN")
 @pytest.mark.parametrize("dtype", [">f8", ">i4"])
 def test_the_other_byte_order_is_not_reduced(world, dtype):
-    """DTYPE-ENDIAN."""
+    """The error names the byte order."""
     x, y = np.zeros(3, dtype), np.zeros(3, dtype)
     with pytest.raises(TypeError, match=r"allreduce: >.. is not in this machine's byte order; convert it first"):
         world.Allreduce(x, y)
@@ -254,9 +268,10 @@ def test_strings_are_no_operators(world):
         world.Allreduce(x, y, "sum")
 
 
+@pytest.mark.case("UDOP-GPU")
 @pytest.mark.parametrize("method", ["Allreduce", "Reduce_scatter_block", "Scan"])
 def test_an_expression_does_what_the_function_does(world, memory, method):
-    """UDOP-GPU: on device arrays it is part of the kernels; the product of (1 + x), less 1, is exact."""
+    """On device arrays it is part of the kernels; the product of (1 + x), less 1, is exact."""
     both = mpicoll.Op(lambda a, b: a + b + a * b, commute=True, cuda="a + b + a * b")
     p, rank = world.size, world.rank
     count = 11 * p if method == "Reduce_scatter_block" else 11

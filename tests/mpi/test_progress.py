@@ -6,17 +6,12 @@ from mpi4py import MPI
 
 import mpicoll
 
+pytestmark = pytest.mark.many_ranks
+
 WORLD = MPI.COMM_WORLD
 SIZE, RANK = WORLD.Get_size(), WORLD.Get_rank()
 #: elements, so many that a message of them is not sent before it is received
 COUNT = 1 << 15
-
-
-@pytest.fixture
-def comm():
-    made = mpicoll.Communicator(WORLD.Dup())
-    yield made
-    made.Free()
 
 
 @pytest.mark.mpi(min_size=2)

@@ -15,14 +15,6 @@ RANK = MPI.COMM_WORLD.Get_rank()
 FORMS = ("Allgatherv", "Iallgatherv")
 
 
-@pytest.fixture
-def comm():
-    """A communicator that has done nothing yet."""
-    made = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
-    yield made
-    made.Free()
-
-
 def made(comm, form, *arguments, **named):
     """Make a call to its end."""
     request = getattr(comm, form)(*arguments, **named)
@@ -30,7 +22,7 @@ def made(comm, form, *arguments, **named):
         request.Wait()
 
 
-@pytest.mark.skipif(SIZE != 2, reason="a pair of numbers means two things on two ranks only")
+@pytest.mark.ranks(2)  # a pair of numbers means two things only there
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("first", ["list", "tuple"])
 def test_two_numbers_are_counts_in_a_list_but_count_and_place_in_a_tuple(comm, form, first):

@@ -12,9 +12,12 @@ from mpi4py import MPI
 
 import data
 import mpicoll
-from mpi.calling import REDUCING, ROOTED
+from mpi.cases import REDUCING, ROOTED
 from mpicoll.algorithms import registry
 from mpicoll.dispatch.rules import parse_choice
+from mpicoll.runtime.arguments.operators import MPI_OPS
+
+pytestmark = pytest.mark.many_ranks
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
@@ -69,16 +72,15 @@ def test_all_ranks_have_the_same_bits(world, dtype, algorithm):
     """Whatever the algorithm, the operator, the count and the segments, in place or not."""
     if algorithm not in usable("Allreduce"):
         return
-    for op in (MPI.SUM, MPI.PROD):
-        for count in (1, SIZE + 1, 777):
-            for segments in (1, 4):
-                x = random(dtype, count, RANK)
-                if op == MPI.PROD:
-                    x = (1 + x / 32).astype(dtype)  # else it overflows
-                y = reduced(world, "Allreduce", x, f"{algorithm}/{segments}", op)
-                assert same_everywhere(y), f"{count} elements, {segments} segments"
-                world.Allreduce(MPI.IN_PLACE, x, op, algorithm=f"{algorithm}/{segments}")
-                assert x.tobytes() == y.tobytes()
+    for row in data.pairwise({"op": ("SUM", "PROD"), "count": (1, SIZE + 1, 777), "segments": (1, 4)}):
+        op, name = MPI_OPS[row["op"]], f"{algorithm}/{row['segments']}"
+        x = random(dtype, row["count"], RANK)
+        if row["op"] == "PROD":
+            x = (1 + x / 32).astype(dtype)  # else it overflows
+        y = reduced(world, "Allreduce", x, name, op)
+        assert same_everywhere(y), row
+        world.Allreduce(MPI.IN_PLACE, x, op, algorithm=name)
+        assert x.tobytes() == y.tobytes()
 
 
 @pytest.mark.parametrize("method", REDUCING)

@@ -5,12 +5,14 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, refusal
+from mpi.cases import Case, refusal
 from mpicoll.runtime.arguments.operators import MPI_OPS
 
 P = MPI.COMM_WORLD.Get_size()
 ALGORITHMS = [a for a in mpicoll.algorithms("allreduce")["allreduce"] if not refusal(Case("Allreduce", a), P)]
-COUNTS = (1, 2, 5, 17, 1001)
+#: elements, taken in turn
+MORE = (2, 5, 17, 1001)
+OPS = ("SUM", "PROD", "MAX", "MIN")
 #: parts of a number: bits of a quiet NaN, to which a payload is added
 NAN = {"f2": ("u2", 0x7E00), "f4": ("u4", 0x7FC00000), "f8": ("u8", 0x7FF8000000000000)}
 PART = {"c8": "f4", "c16": "f8"}
@@ -35,6 +37,14 @@ def zeros(dtype, count, negative):
     return np.full(count, -0.0 if negative else 0.0, dtype)
 
 
+def combinations(dtypes):
+    """Yield each dtype with each operator that it has, for one element, which is a case of its own, and for more."""
+    pairs = [(d, op) for d in dtypes for op in OPS if d[0] != "c" or op in ("SUM", "PROD")]
+    for turn, (dtype, op) in enumerate(pairs):
+        yield dtype, op, 1
+        yield dtype, op, MORE[turn % len(MORE)]
+
+
 def results(world, x, op, algorithm):
     """Return the bits of a call with two buffers and of one in place."""
     y, z = np.empty_like(x), x.copy()
@@ -49,41 +59,39 @@ def differing(bits):
     return {case for case in bits if any(other[case] != bits[case] for other in every)}
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
+@pytest.mark.case("FP-CONSISTENT")
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_payload_of_nan_is_the_same_on_all_ranks(world, algorithm, dtype):
-    """FP-CONSISTENT: each rank has a NaN of its own."""
-    ops = ("SUM", "PROD") if dtype[0] == "c" else ("SUM", "PROD", "MAX", "MIN")
+def test_the_payload_of_nan_is_the_same_on_all_ranks(world, algorithm):
+    """Each rank has a NaN of its own."""
     bits = {
-        (op, count): results(world, nans(dtype, count, world.rank + 1), MPI_OPS[op], algorithm)
-        for op in ops
-        for count in COUNTS
+        (dtype, op, count): results(world, nans(dtype, count, world.rank + 1), MPI_OPS[op], algorithm)
+        for dtype, op, count in combinations(("f2", "f4", "f8", "c8", "c16"))
     }
     assert differing(bits) == set()
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.case("FP-CONSISTENT")
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_sign_of_zero_is_the_same_on_all_ranks(world, algorithm, dtype):
-    """FP-CONSISTENT: even ranks have one zero, odd ranks the other."""
+def test_the_sign_of_zero_is_the_same_on_all_ranks(world, algorithm):
+    """Even ranks have one zero, odd ranks the other."""
     bits = {
-        (op, count, odd): results(world, zeros(dtype, count, world.rank % 2 == odd), MPI_OPS[op], algorithm)
-        for op in ("SUM", "PROD", "MAX", "MIN")
-        for count in COUNTS
+        (dtype, op, count, odd): results(world, zeros(dtype, count, world.rank % 2 == odd), MPI_OPS[op], algorithm)
+        for dtype, op, count in combinations(("f2", "f4", "f8"))
         for odd in (0, 1)
     }
     assert differing(bits) == set()
 
 
+@pytest.mark.case("NAN-MAX")
 @pytest.mark.parametrize("name", ["MAXLOC", "MINLOC"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_of_several_nan_and_of_equal_values_the_lowest_index_is_located(world, algorithm, name):
-    """NAN-MAX: element 0 has NaN on all ranks, 1 on the last two, 2 nowhere, 3 on the first."""
+    """Element 0 has NaN on all ranks, 1 on the last two, 2 nowhere, 3 on the first."""
     p, rank, op = world.size, world.rank, MPI_OPS[name]
     wanted, bits = [(True, 10), (True, 10 + max(p - 2, 0)), (False, 10), (True, 10)], {}
     for record in RECORDS:
         value, index = record.names
-        for repeats in (1, 3, 50):
+        for repeats in (1, 50):
             x = np.zeros(4 * repeats, record)
             x[index] = rank + 10
             x[value] = np.tile([np.nan, np.nan if rank >= p - 2 else 5, 5, 5 if rank else np.nan], repeats)

@@ -1,8 +1,7 @@
-"""MEM-SCRATCH: scratch of large calls in bytes, for every algorithm; only laid out, not allocated."""
+"""Scratch of large calls in bytes, for every algorithm: it is only laid out, not allocated."""
 
 import numpy as np
 import pytest
-from mpi4py import MPI
 
 from mpicoll.algorithms import registry
 from mpicoll.dispatch.plan import PlanKey, make_plan
@@ -12,8 +11,10 @@ from mpicoll.runtime.arguments.reader import dense
 from mpicoll.runtime.paths.messages import program_of
 from mpicoll.runtime.program.layout import Layout, Shape
 from mpicoll.settings import settings
+from serving import served
 
-pytestmark = pytest.mark.skipif(MPI.COMM_WORLD.Get_size() > 1, reason="one rank lays out all of them")
+# One rank lays out all of them.
+pytestmark = [pytest.mark.ranks(1), pytest.mark.case("MEM-SCRATCH")]
 
 GIB = 1 << 30
 ALGORITHMS = [(c, a.name) for c in registry.COLLECTIVES if c != "barrier" for a in registry.known(c)]
@@ -54,9 +55,8 @@ def layouts(collective, name, size, nbytes, limit):
 @pytest.mark.parametrize(("collective", "name"), ALGORITHMS)
 def test_scratch_is_bounded(collective, name, limit):
     """A gigabyte, on 2 to 8 ranks; lengths are rounded up to what kernels move at once."""
-    for size in range(2, 9) if limit == settings.scratch_limit else (3, 8):
-        if registry.get(collective, name).refuses(size):
-            continue
+    sizes = range(2, 9) if limit == settings.scratch_limit else (3, 8)
+    for size in served(registry.get(collective, name), sizes):
         for plan, layout in layouts(collective, name, size, GIB, limit):
             rounding = layout.lanes * (256 + 16 * len(layout.schedule.scratch))
             assert layout.scratch_bytes <= limit + rounding, (size, plan.segments, plan.lanes)
@@ -64,6 +64,5 @@ def test_scratch_is_bounded(collective, name, limit):
 
 @pytest.mark.parametrize(("collective", "name"), ALGORITHMS)
 def test_a_small_call_is_not_cut(collective, name):
-    for size in (2, 5, 8):
-        if not registry.get(collective, name).refuses(size):
-            assert {p.segments for p, _ in layouts(collective, name, size, 1 << 14, settings.scratch_limit)} == {1}
+    for size in served(registry.get(collective, name), (2, 5, 8)):
+        assert {p.segments for p, _ in layouts(collective, name, size, 1 << 14, settings.scratch_limit)} == {1}

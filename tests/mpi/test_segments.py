@@ -38,7 +38,7 @@ def test_a_length_that_no_number_of_segments_divides(comm, name):
         assert (y == (x * comm.rank if comm.rank else -1)).all()
 
 
-@pytest.mark.skipif(SIZE not in (2, 3), reason="slow with more ranks")
+@pytest.mark.ranks(3)  # slow with more
 def test_more_segments_than_tags_give_right_results(comm):
     """Lanes reach different messages at the same time on two ranks, whose tags must not be mixed up."""
     segments = TAGS + 1
@@ -48,7 +48,7 @@ def test_more_segments_than_tags_give_right_results(comm):
     assert (y == x.sum(axis=0)).all()
 
 
-@pytest.mark.skipif(SIZE not in (2, 3), reason="slow with more ranks")
+@pytest.mark.ranks(2)  # slow with more
 def test_small_segments_of_a_long_vector_give_right_results(comm):
     """The number of segments follows from their size; unequal ones do not cut each other off."""
     count = 4 * SIZE * (TAGS + 2)

@@ -13,7 +13,7 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import VECTOR
+from mpi.cases import VECTOR
 from mpi.made_up_device import Memory, install
 from mpicoll.algorithms import registry
 from mpicoll.runtime.call import execute, planning
@@ -43,13 +43,6 @@ def arguments(method):
     if method == "Reduce_scatter":
         return x, y, (COUNT,) * SIZE
     return x, y
-
-
-@pytest.fixture
-def comm():
-    made = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
-    yield made
-    made.Free()
 
 
 @contextmanager
@@ -104,6 +97,7 @@ def test_other_arrays_of_that_shape_are_only_bound(monkeypatch, comm, method):
     assert again["bind"] == (0 if method == "Barrier" else 3)
 
 
+@pytest.mark.ranks(1, 2)  # the others would do the same
 @pytest.mark.parametrize("method", METHODS)
 def test_memory_does_not_grow(comm, method):
     """Neither what is kept, nor what a single call needs while it runs."""

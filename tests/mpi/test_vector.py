@@ -11,18 +11,10 @@ from mpi4py import MPI
 
 import data
 import mpicoll
-from mpi.calling import (
-    COMMUNICATORS,
-    PATTERNS,
-    ROOTED,
-    UNKNOWN_COUNTS,
-    VECTOR,
-    Call,
-    Case,
-    check,
-    forms,
-    refusal,
-)
+from mpi.calling import Call, check
+from mpi.cases import COMMUNICATORS, PATTERNS, ROOTED, UNKNOWN_COUNTS, VECTOR, Case, forms, refusal
+
+pytestmark = pytest.mark.many_ranks
 
 SIZE = MPI.COMM_WORLD.Get_size()
 LAYOUTS = ("dense", "gaps", "permuted")
@@ -42,9 +34,10 @@ def rows(method):
     return data.pairwise({"spelling": SPELLINGS, "root": roots, **axes, **blocks})
 
 
+@pytest.mark.case("INPLACE-DISPL")
 @pytest.mark.parametrize(("method", "algorithm"), [x for m in (*VECTOR, "Reduce_scatter") for x in algorithms(m)])
 def test_pairs(comms, memory, method, algorithm):
-    """INPLACE-DISPL."""
+    """Any two of pattern, layout, spelling, root, segments, form and communicator meet."""
     for row in rows(method):
         comm, name = comms[row.pop("comm")], f"{algorithm}/{row.pop('segments')}"
         check(comm, Case(method, name, **row), memory)
@@ -91,8 +84,9 @@ def test_array_may_be_larger_than_its_blocks(world):
         assert recv.tolist() == [*np.repeat(range(size), 3), -1, -1, -1, -1]
 
 
+@pytest.mark.case("COUNTS-FORM")
 def test_rows_of_matrices(world):
-    """COUNTS-FORM: Counts are elements, not rows."""
+    """Counts are elements, not rows."""
     rank, size = world.rank, world.size
     counts = [3 * (r + 1) for r in range(size)]
     recv = np.zeros((sum(counts) // 3, 3))
@@ -108,9 +102,10 @@ def test_reduce_scatter_can_gather_its_counts(world):
     call.compare()
 
 
+@pytest.mark.case("COUNTS-FORM")
 @pytest.mark.gpu
 def test_counts_may_be_on_the_device(world, memory):
-    """COUNTS-FORM."""
+    """Counts in a device array are read."""
     rank, size = world.rank, world.size
     counts = memory.xp.arange(1, size + 1)
     recv = memory.xp.zeros(size * (size + 1) // 2)

@@ -15,6 +15,7 @@ import pytest
 from mpicoll.algorithms import catalogue, known, registry
 from mpicoll.analysis.verify import verify
 from mpicoll.schedule import Schedule
+from serving import served
 from unit.interpreter import interpret
 
 SIZES = [*range(1, 10), 16]
@@ -36,7 +37,10 @@ AT_LEAST = {
 
 
 def roots(card, size):
-    return range(size) if card.row.rooted else (0,)
+    """Return the roots that are proven here: of many ranks some, for `make verify` proves all."""
+    if not card.row.rooted:
+        return (0,)
+    return range(size) if size in CLAIMED else (0, 1, size - 1)
 
 
 @functools.cache
@@ -44,8 +48,7 @@ def proofs(card):
     """By size and root; verified once for all tests of an algorithm."""
     return {
         (size, root): verify(card.collective, card.schedules(size, root), root=root)
-        for size in SIZES
-        if not card.refuses(size)
+        for size in served(card, SIZES)
         for root in roots(card, size)
     }
 
@@ -85,7 +88,7 @@ def test_forwards_is_claimed_exactly_where_a_rank_sends_what_it_received(card):
     """Whoever receives blocks of third ranks would have to know their counts."""
     if card.collective not in ("gather", "scatter", "alltoall"):
         return
-    sizes = [size for size in SIZES if size > 2 and not card.refuses(size)]
+    sizes = served(card, [size for size in SIZES if size > 2])
     schedules = [s for size in sizes for root in roots(card, size) for s in card.schedules(size, root)]
     messages = [m for s in schedules for one in s.steps for m in one.messages]
     assert card.forwards == any(hasattr(m, "source") and m.source.buffer != "input" for m in messages)

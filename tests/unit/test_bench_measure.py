@@ -115,8 +115,9 @@ def test_rank_0_decides():
     assert budget.calls(1.0) == 5
 
 
+@pytest.mark.case("BENCH-NOSYNC")
 def test_statistics():
-    """BENCH-NOSYNC."""
+    """Median, least, mean and spread are those of the samples."""
     found = Statistics.of(np.array([5.0, 1.0, 2.0, 4.0, 3.0]))
     assert (found.median, found.least, found.mean, found.number) == (3.0, 1.0, 3.0, 5)
     assert found.p99 == pytest.approx(4.96)

@@ -1,7 +1,6 @@
 """Keys of remembered calls: whatever reading looks at is changed alone, and the key must differ."""
 
 import gc
-import sys
 import weakref
 from types import SimpleNamespace
 
@@ -12,12 +11,10 @@ from mpi4py import MPI
 import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.runtime.call import call_key as keys
-from mpicoll.runtime.call.call_key import call_key
 from mpicoll.runtime.context.call_cache import CallCache, Remembered
-from mpicoll.runtime.cuda.streams import where
 from mpicoll.settings import settings
+from unit.keyed import MEMORY, at, device_array, key_of
 
-MEMORY = np.zeros(256, "u1")
 X, Y = MEMORY[:32].view("f8"), MEMORY[32:64].view("f8")
 
 
@@ -28,12 +25,6 @@ def larger(a, b):
 ONE, OTHER = mpicoll.Op(larger), mpicoll.Op(larger)
 
 
-def at(start, dtype, count):
-    """Return an array of so many elements at a byte of the memory."""
-    dtype = np.dtype(dtype)
-    return MEMORY[start : start + count * dtype.itemsize].view(dtype)
-
-
 def record(**fields):
     """Return a record of 16 bytes."""
     return np.dtype({"itemsize": 16, **fields})
@@ -42,10 +33,6 @@ def record(**fields):
 def read_only(array):
     array.flags.writeable = False
     return array
-
-
-def key_of(*arguments, method="Allreduce", algorithm=None, rules="", place=(0, 0, False)):
-    return call_key(method, arguments, algorithm, rules, place)
 
 
 #: what is changed -> the two values of a buffer argument, made anew for each key
@@ -200,103 +187,6 @@ def test_an_algorithm_that_is_registered_or_taken_away():
     registry.unregister("barrier", "waits_for_nobody")
     seen.append(key_of(X, Y))
     assert len(set(seen)) == 3
-
-
-class Machine:
-    """CuPy's current device and stream."""
-
-    def __init__(self, monkeypatch):
-        self.device, self.address, self.captured = 0, 5, False
-        runtime = SimpleNamespace(
-            getDevice=lambda: self.device,
-            streamIsCapturing=lambda address: self.captured and address == self.address,
-            CUDARuntimeError=OSError,
-        )
-        current = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=self.address), runtime=runtime)
-        monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=current))
-
-
-@pytest.mark.parametrize(("name", "value"), [("device", 1), ("address", 6), ("captured", True)])
-def test_where_device_arrays_would_be_worked_on(monkeypatch, name, value):
-    machine = Machine(monkeypatch)
-    before = key_of(X, Y, place=where(None))
-    assert key_of(X, Y, place=where(None)) == before
-    setattr(machine, name, value)
-    assert key_of(X, Y, place=where(None)) != before
-
-
-def test_the_stream_that_is_given(monkeypatch):
-    """By its address, and that it was given: with arrays on the host none may be."""
-    Machine(monkeypatch)
-    given = (None, SimpleNamespace(ptr=5), SimpleNamespace(cuda_stream=7))
-    first, again = [[key_of(X, Y, place=where(stream)) for stream in given] for _ in range(2)]
-    assert first == again
-    assert len(set(first)) == 3
-
-
-@pytest.mark.parametrize("cupy", [True, False])
-@pytest.mark.parametrize("nonsense", [[], 5, "stream", SimpleNamespace(ptr="five"), SimpleNamespace(cuda_stream=None)])
-def test_what_is_no_stream_is_left_to_reading(monkeypatch, cupy, nonsense):
-    """A key can be made and looked up; nothing is remembered by it, for no arrays go with such a stream."""
-    if cupy:
-        Machine(monkeypatch)
-    place = where(nonsense)
-    assert place[0] is None
-    assert key_of(X, Y, place=place) != key_of(X, Y, place=where(None))
-    assert CallCache().find(key_of(X, Y, place=place)) is None
-
-
-@pytest.mark.parametrize("nonsense", [[], 5, {}, b"ring"])
-def test_what_is_no_algorithm_is_left_to_reading(nonsense):
-    assert CallCache().find(key_of(X, Y, algorithm=nonsense)) is None
-
-
-def cupy_class(**members):
-    """Return a class that passes for CuPy's, such as `cupy._core.core.ndarray`."""
-    return type("ndarray", (SimpleNamespace,), {"__module__": "cupy._core.core", **members})
-
-
-def device_array(kind, **changed):
-    state = {"ptr": 4096, "device": 0, "dtype": np.dtype("f8"), "size": 6, "contiguous": True}
-    state |= {"shape": (2, 3), "strides": (24, 8)} | changed
-    data = SimpleNamespace(ptr=state["ptr"], device_id=state["device"])
-    rest = {name: state[name] for name in ("dtype", "size", "shape", "strides")}
-    return kind(data=data, device=SimpleNamespace(id=state["device"]), _c_contiguous=state["contiguous"], **rest)
-
-
-@pytest.mark.parametrize("members", [{"_c_contiguous": True}, {}], ids=["known", "unknown"])
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"ptr": 8192},
-        {"device": 1},
-        {"dtype": np.dtype("i8")},
-        {"dtype": np.dtype(">f8")},
-        {"size": 7, "shape": (7,), "strides": (8,)},
-        {"contiguous": False, "strides": (8, 16)},
-    ],
-)
-def test_a_device_array_that_differs_in_one_thing(members, changed):
-    """Whether the class tells at once that it is contiguous, or not."""
-    kind = cupy_class(**members)
-    before = key_of(device_array(kind), Y)
-    assert key_of(device_array(kind), Y) == before is not None
-    assert key_of(device_array(kind, **changed), Y) != before
-
-
-@pytest.mark.parametrize("changed", [{"shape": (3, 2)}, {"strides": (8, 24)}])
-def test_a_device_array_that_is_packed_in_another_way(changed):
-    kind = cupy_class(_c_contiguous=False)
-    strided = {"contiguous": False} | changed
-    assert key_of(device_array(kind, contiguous=False), Y) != key_of(device_array(kind, **strided), Y)
-
-
-def test_managed_memory_has_one_address_on_host_and_device():
-    """Even where all numbers are the same by chance."""
-    host, address = at(0, "f8", 1), keys._address(MEMORY)
-    device = device_array(cupy_class(_c_contiguous=True), ptr=address, device=1, size=host.flags.num & 0x500)
-    assert keys._numpy_array(host) == (address, 1, np.dtype("f8"), device.size)
-    assert key_of(host, Y) != key_of(device, Y)
 
 
 class Whole(int):

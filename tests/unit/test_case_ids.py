@@ -1,4 +1,4 @@
-"""Every case of users that was collected is found by its id in a test's name or docstring."""
+"""Every case of users that was collected has a test that is marked with its id."""
 
 import ast
 from pathlib import Path
@@ -23,15 +23,14 @@ NAN-MAX INT-WRAP DTYPE-STRUCT VIEW-ODD SIZE1 SHAPE-KEEP COMM-NULL ABI-MIX
 IDS = TEXT.split()
 
 
-def words(file):
-    """Yield the names and docstrings of all tests in a file, with `_` as `-` and in capitals."""
+def marked(file):
+    """Yield the ids in all markers `case` of a file."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            text = f"{node.name}\n{ast.get_docstring(node) or ''}"
-            yield from text.upper().replace("_", "-").replace(",", " ").replace(":", " ").replace(".", " ").split()
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.case":
+            yield from (argument.value for argument in node.args)
 
 
-FOUND = {word for file in sorted(TESTS.rglob("test_*.py")) for word in words(file)}
+FOUND = {case for file in sorted(TESTS.rglob("test_*.py")) for case in marked(file)}
 
 
 def test_there_are_72_cases():
@@ -41,3 +40,7 @@ def test_there_are_72_cases():
 @pytest.mark.parametrize("case", IDS)
 def test_each_case_is_a_test(case):
     assert case in FOUND
+
+
+def test_no_test_is_marked_with_another_id():
+    assert set(IDS) >= FOUND

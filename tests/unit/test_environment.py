@@ -66,8 +66,9 @@ def test_nothing_is_set_in_vain(loaded, monkeypatch, name, value, reason):
     assert not set(names()) & set(os.environ)
 
 
+@pytest.mark.case("MEMTYPE-EARLY")
 def test_too_late(loaded, monkeypatch):
-    """MEMTYPE-EARLY."""
+    """The reason says that MPI was imported first, and nothing is set."""
     monkeypatch.setitem(sys.modules, "mpi4py.MPI", SimpleNamespace())
     assert "import mpicoll before mpi4py.MPI" in prepare().reason
     assert not set(names()) & set(os.environ)
@@ -76,7 +77,7 @@ def test_too_late(loaded, monkeypatch):
 def test_the_report_gives_the_reason_of_each(loaded):
     os.environ["UCX_MADE_UP"] = "slow"
     prepare()
-    lines = dict(info._variables())
+    lines = dict(info._prepared())
     assert lines["  set OMPI_MCA_pml"].startswith("ucx (Open MPI: ")
     assert lines["  kept UCX_MADE_UP"].startswith("slow (set by you, not fast; UCX: it is fast; 8 B in 10")
     assert len(lines) == len(names())

@@ -26,7 +26,7 @@ class ApiError(CudaError):
 
 
 class Machine:
-    """The parts of CuPy that `runtime/cuda/launch.py` uses; `log` has what was done."""
+    """The parts of CuPy that `cuda/launch.py` and `paths/mapped/launch.py` use; `log` has what was done."""
 
     def __init__(self):
         self.log, self.capturing, self.graphs, self.fails = [], set(), 0, []
@@ -78,20 +78,26 @@ class Machine:
         return done
 
 
+#: modules that import CuPy
+MODULES = [f"mpicoll.runtime.{name}" for name in ("cuda.launch", "paths.mapped.order", "paths.mapped.launch")]
+
+
 @pytest.fixture
 def machine(monkeypatch):
     made = Machine()
     monkeypatch.setitem(sys.modules, "cupy", made.module)
-    monkeypatch.delitem(sys.modules, "mpicoll.runtime.cuda.launch", raising=False)
+    for name in MODULES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
     yield made
-    sys.modules.pop("mpicoll.runtime.cuda.launch", None)
+    for name in MODULES:
+        sys.modules.pop(name, None)
 
 
-def launcher(**changed):
-    launch = importlib.import_module("mpicoll.runtime.cuda.launch")
-    packed = ctypes.create_string_buffer(b"abc")
-    how = {"order": SimpleNamespace(stream=STREAM)} | changed
-    return launch, launch.launcher(FUNCTION, packed, GRID, STREAM, 2, object(), **how)
+def launcher(order=None, owner=None):
+    """Return the module of whole calls' launches, and one of them."""
+    part, whole = (importlib.import_module(name) for name in (MODULES[0], MODULES[2]))
+    plain = part.plain_launch(FUNCTION, ctypes.create_string_buffer(b"abc"), GRID, 2, object())
+    return whole, whole.call_launcher(plain, STREAM, 2, order or SimpleNamespace(stream=STREAM), owner)
 
 
 KERNEL = ("kernel", STREAM, b"abc")
@@ -109,7 +115,8 @@ def test_the_third_launch_is_that_of_a_graph(machine):
 
 
 def test_no_graph_of_a_part_of_a_call(machine):
-    _, call = launcher(order=None)
+    part = importlib.import_module(MODULES[0])
+    call = part.launcher(FUNCTION, ctypes.create_string_buffer(b"abc"), GRID, STREAM, 2, object())
     for _ in range(5):
         call()
     assert machine.done() == [KERNEL] * 5

@@ -128,9 +128,10 @@ def modules_after(statements):
     return set(json.loads(done.stdout))
 
 
+@pytest.mark.case("GTL-CRAY")
 @pytest.mark.slow
 def test_importing_it_starts_neither_mpi_nor_cuda():
-    """GTL-CRAY."""
+    """Importing the library imports no other one that would start something."""
     assert not modules_after("import mpicoll") & {"mpi4py.MPI", "cupy", "rich"}
 
 

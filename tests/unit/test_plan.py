@@ -12,6 +12,7 @@ from mpicoll.dispatch.plan import LARGEST_MESSAGE, PlanKey, bounded, make_plan
 from mpicoll.dispatch.select import Facts
 from mpicoll.schedule import COLLECTIVES
 from mpicoll.schedule.pack import pack
+from serving import served
 
 MIB = 1 << 20
 
@@ -131,13 +132,12 @@ def in_flight(schedule, card, size, nbytes, segments, lanes):
     return len(schedule.scratch) * block / segments * lanes
 
 
+@pytest.mark.case("MEM-SCRATCH")
 @pytest.mark.parametrize("nbytes", [10 * MIB, 3000 * MIB + 1])
 @pytest.mark.parametrize("limit", [4 * MIB, 256 * MIB])
 def test_scratch_stays_within_its_limit(card, nbytes, limit):
-    """MEM-SCRATCH: On every rank, for every root; rounding of blocks and segments aside."""
-    for size in (1, 2, 5, 8):
-        if card.refuses(size):
-            continue
+    """On every rank, for every root; rounding of blocks and segments aside."""
+    for size in served(card, (1, 2, 5, 8)):
         facts = Facts(card.collective, size, nbytes)
         segments, lanes = bounded(card, facts, 1, limit)
         assert 1 <= lanes <= segments
@@ -180,8 +180,9 @@ def test_a_limit_of_nothing_is_refused_by_name(limit):
         mpicoll.plan("reduce", size=4, nbytes=MIB, algorithm="linear")
 
 
+@pytest.mark.case("BIGCOUNT")
 def test_no_message_is_longer_than_mpi_counts(card):
-    """BIGCOUNT: Bytes of the vector bound those of every message."""
+    """Bytes of the vector bound those of every message."""
     nbytes = 5 * LARGEST_MESSAGE + 1
     segments, _ = bounded(card, Facts(card.collective, 4, nbytes), 1, 1 << 60)
     assert Fraction(nbytes, segments) <= LARGEST_MESSAGE

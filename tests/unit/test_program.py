@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from mpicoll import ScheduleError, verify
+from mpicoll import ScheduleError
 from mpicoll.algorithms import get
 from mpicoll.analysis.machine import run
 from mpicoll.analysis.registration import verify_algorithm
 from mpicoll.analysis.values import Values
-from mpicoll.analysis.verify import initial_memory
 from mpicoll.schedule import (
     Copy,
     Recv,
@@ -23,97 +22,18 @@ from mpicoll.schedule import (
     step,
     stepwise_program,
 )
-from mpicoll.schedule.ir import block_ids
-from mpicoll.schedule.pack import consecutive, pack
 from mpicoll.schedule.program import Launch, Start, Sync, Wait
+from serving import served
+from unit.replay import Replay, programs_of, rooted, simulate
 
 PIPELINES = [(segments, lanes) for segments in range(1, 5) for lanes in range(1, segments + 1)]
 SIZES = [1, 2, 5, 8]
 
 
-def rooted(card, size):
-    return card.schedules(size, size // 2 if card.row.rooted else 0)
-
-
-def programs_of(card, size, segments, lanes, aliased):
-    """Programs of all ranks, as they run: blocks cut into segments do not lie next to each other."""
-    schedules = rooted(card, size)
-    if segments > 1:
-        schedules = [pack(s, lambda ref: len(ref) == 1) for s in schedules]
-    return [compile_program(s, segments, lanes, aliased or card.row.shared) for s in schedules]
-
-
-def simulate(card, programs):
-    """Run all ranks' programs on symbols; raises ScheduleError."""
-    size, values = len(programs), Values(card.row.idempotent)
-    root = size // 2 if card.row.rooted else 0
-    memories = [initial_memory(card.row, p, r, size, root, values) for r, p in enumerate(programs)]
-    return run(programs, memories, values)
-
-
-class Replay:
-    """Follows one rank's instructions and fails where two things in flight touch the same memory.
-
-    It knows nothing of other ranks or values, and shares no code with planner or verifier.
-    """
-
-    def __init__(self, program):
-        self.program = program
-        self.pending, self.unsynced = {}, {}
-        self.started, self.launched = [], 0
-        for self.place, instruction in enumerate(program.instructions):
-            getattr(self, type(instruction).__name__.lower())(instruction)
-        assert not self.pending, "the program ends before its messages"
-        assert sorted(self.started) == list(range(len(program.transfers)))
-        assert self.launched == len(program.works)
-
-    def start(self, instruction):
-        for t in instruction.transfers:
-            transfer = self.program.transfers[t]
-            cells = self.cells(transfer.ref, transfer.segment)
-            access = (cells, set()) if transfer.sends else (set(), cells)
-            self.check(access, self.pending)
-            self.check(access, self.unsynced)
-            self.pending[t] = access
-            self.started.append(t)
-
-    def wait(self, instruction):
-        for t in instruction.transfers:
-            del self.pending[t]  # a KeyError: not started, or waited for twice
-
-    def launch(self, instruction):
-        assert instruction.work == self.launched
-        self.launched += 1
-        work = self.program.works[instruction.work]
-        operation = work.operation
-        sources = operation.sources if isinstance(operation, Reduce) else (operation.source,)
-        reads = set().union(*(self.cells(ref, work.segment) for ref in sources))
-        access = reads, self.cells(operation.target, work.segment)
-        self.check(access, self.pending)
-        self.unsynced[instruction.work] = access
-
-    def sync(self, instruction):
-        assert instruction.work in self.unsynced, "waits for nothing"
-        self.unsynced = {w: access for w, access in self.unsynced.items() if w > instruction.work}
-
-    def cells(self, ref, segment):
-        buffer = "output" if self.program.aliased and ref.buffer == "input" else ref.buffer
-        slot = segment % self.program.lanes if buffer == "scratch" else segment
-        return {(buffer, slot, cell) for cell in ref.cells}
-
-    def check(self, access, others):
-        reads, writes = access
-        for number, (read, written) in others.items():
-            shared = writes & (read | written) or reads & written
-            assert not shared, f"instruction {self.place}: {shared} with {number} of {self.program}"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("aliased", [False, True], ids=["apart", "in place"])
 def test_all_is_started_and_waited_for_once_and_nothing_races(card, aliased):
-    for size in SIZES:
-        if card.refuses(size):
-            continue
+    for size in served(card, SIZES):
         for program in (stepwise_program(s, aliased) for s in rooted(card, size)):
             Replay(program)
         for segments, lanes in PIPELINES:
@@ -128,16 +48,15 @@ def test_all_is_started_and_waited_for_once_and_nothing_races(card, aliased):
 @pytest.mark.parametrize("aliased", [False, True], ids=["apart", "in place"])
 def test_no_order_of_segments_and_lanes_deadlocks(card, aliased):
     """Lanes that run many segments in turn too: the verifier proves only some of these."""
-    for size in (4, 5):
-        if not card.refuses(size):
-            for segments, lanes in [*PIPELINES, (9, 4)]:
-                simulate(card, programs_of(card, size, segments, lanes, aliased))
+    for size in served(card, (4, 5)):
+        for segments, lanes in [*PIPELINES, (9, 4)]:
+            simulate(card, programs_of(card, size, segments, lanes, aliased))
 
 
 @pytest.mark.parametrize(("segments", "lanes"), [(1, 1), (3, 2)])
 def test_operations_of_a_segment_keep_the_authors_order(card, segments, lanes):
     """Messages between two ranks in order, and local work in order."""
-    for program in programs_of(card, 4, segments, lanes, False) if not card.refuses(4) else ():
+    for program in programs_of(card, 4, segments, lanes, False):
         for segment in range(segments):
             works = [w.operation for w in program.works if w.segment == segment]
             assert works == [o for one in program.schedule.steps for o in one.local]
@@ -282,57 +201,6 @@ def test_a_window_bounds_the_steps_in_flight(collective, name, segments):
         for segment in range(segments):
             steps = {program.transfers[t].step for t in pending if program.transfers[t].segment == segment}
             assert max(steps, default=0) - min(steps, default=0) < schedule.window
-
-
-def messages(schedule):
-    return [m for one in schedule.steps for m in one.messages]
-
-
-def cells(message):
-    return message.source if isinstance(message, Send) else message.target
-
-
-def carried(schedule):
-    """What messages carry and to whom, wherever it lies."""
-    return [(type(m), block_ids(cells(m), schedule), m.peer) for m in messages(schedule)]
-
-
-def test_packing_leaves_alone_what_needs_none(card):
-    for size in SIZES:
-        for schedule in rooted(card, size) if not card.refuses(size) else ():
-            assert pack(schedule, lambda ref: True) is schedule
-            if all(consecutive(cells(m)) for m in messages(schedule)):
-                assert pack(schedule, consecutive) is schedule
-
-
-def test_packing_makes_every_message_contiguous(card):
-    for size in SIZES:
-        for schedule in rooted(card, size) if not card.refuses(size) else ():
-            packed = pack(schedule, consecutive)
-            assert all(consecutive(cells(m)) for m in messages(packed))
-            assert carried(packed) == carried(schedule)
-            assert packed.scratch[: len(schedule.scratch)] == schedule.scratch
-            assert packed.window == schedule.window
-            assert pack(packed, consecutive) is packed
-
-
-def test_the_binomial_gather_has_messages_to_pack():
-    """At a root that is not the first rank, the blocks of a subtree wrap around."""
-    schedules = get("gather", "binomial").schedules(6, 3)
-    assert [pack(s, consecutive) is s for s in schedules] == [True, True, True, False, True, True]
-
-
-@pytest.mark.slow
-def test_ranks_need_not_agree_on_packing(card):
-    """Where blocks lie in memory is a fact of one rank alone."""
-    for size in (4, 5):
-        if card.refuses(size):
-            continue
-        root = size // 2 if card.row.rooted else 0
-        schedules = card.schedules(size, root)
-        for turn in (0, 1):
-            mixed = [pack(s, lambda ref: len(ref) == 1) if r % 2 == turn else s for r, s in enumerate(schedules)]
-            verify(card.collective, mixed, root=root)
 
 
 @pytest.mark.parametrize("name", ["ring", "binomial"])

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.program.bound import SYNC, Bound
 from mpicoll.runtime.progress import operations, turns
 
 
@@ -19,10 +19,10 @@ def test_whoever_advances_a_blocking_call_does_so_on_its_device(monkeypatch, dev
         yield
         current.pop()
 
-    monkeypatch.setattr(operations, "_current", on_device)
+    monkeypatch.setattr(operations, "on_device", on_device)
     context = SimpleNamespace(calls=1, last={}, moved=0, check=lambda: None, refusals=None, spoiled=None)
     bound = Bound(device=device, limited=True)
-    bound.add(lambda: seen.append(current[-1]), poll=lambda: not seen.append(current[-1]))
+    bound.add(SYNC, lambda: seen.append(current[-1]), poll=lambda: not seen.append(current[-1]))
     operations.run(bound, context)
     assert seen == [device, device]
     assert not turns.in_flight

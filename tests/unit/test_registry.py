@@ -8,20 +8,10 @@ import pytest
 import mpicoll
 from mpicoll import ScheduleError, UnsupportedError
 from mpicoll.algorithms import catalogue, get, registry, require, unregister, usable
-from mpicoll.analysis import proof, registration
+from mpicoll.analysis import registration
 from mpicoll.schedule import Copy, Recv, Reduce, Schedule, Scratch, Send, inp, out, step
 
-
-@pytest.fixture(autouse=True)
-def as_before(monkeypatch):
-    """Whatever a test registers goes again; until then it is proven for a few ranks, to be quick."""
-    for module in (proof, registration):
-        monkeypatch.setattr(module, "SIZES_AT_REGISTRATION", range(1, 6))
-    before = catalogue()
-    yield
-    for collective, names in catalogue().items():
-        for name in set(names) - set(before[collective]):
-            unregister(collective, name)
+pytestmark = pytest.mark.usefixtures("as_before")
 
 
 # Algorithms as a user might write them.

@@ -51,9 +51,10 @@ def test_the_lower_bound_is_included_and_the_upper_is_not(bound):
     assert [decides(text, n) for n in (bound - 1, bound, bound + 1)] == ["linear", "ring", "ring"]
 
 
+@pytest.mark.case("TUNE-SIZE")
 @pytest.mark.parametrize("bound", [K, 64 * K])
 def test_the_boundaries_of_a_plan_are_exact(bound):
-    """TUNE-SIZE."""
+    """One byte less, the same and one more are told apart."""
     with mpicoll.override(algorithms=f"allreduce:0-{bound}:linear; allreduce:{bound}-inf:ring"):
         plans = [mpicoll.plan("allreduce", size=4, nbytes=n).algorithm for n in (bound - 1, bound, bound + 1)]
     assert plans == ["linear", "ring", "ring"]
@@ -87,6 +88,7 @@ def test_the_first_rule_that_matches_decides():
     assert [decides(text, *call) for call in ((10, 8), (10, 4), (K, 4))] == ["linear", "one_shot", "ring"]
 
 
+@pytest.mark.case("TUNE-SIZE")
 @pytest.mark.parametrize(
     ("text", "what"),
     [
@@ -120,7 +122,7 @@ def test_the_first_rule_that_matches_decides():
     ],
 )
 def test_every_mistake_quotes_the_rule_and_what_is_wrong(text, what):
-    """TUNE-SIZE."""
+    """The other rules are not quoted."""
     with pytest.raises(ValueError, match=what) as caught:
         parse_rules(f"bcast:ring; {text}; reduce:ring")
     assert f"rule {text!r}: " in str(caught.value)

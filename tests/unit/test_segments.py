@@ -5,7 +5,8 @@ import pytest
 from mpicoll.algorithms import get
 from mpicoll.schedule.program import Launch, Start, Wait
 from mpicoll.schedule.segment_waits import Edges, finished_early
-from unit.test_program import Replay, programs_of, simulate
+from serving import served
+from unit.replay import Replay, programs_of, simulate
 
 #: (segments, lanes), also with many turns of a lane
 PIPELINES = [(2, 2), (3, 2), (3, 1), (5, 2), (9, 4)]
@@ -19,8 +20,8 @@ def early(programs, ranks):
 @pytest.mark.parametrize("aliased", [False, True], ids=["apart", "in place"])
 def test_waits_for_finished_segments_neither_race_nor_deadlock(card, aliased):
     """On all ranks, and on some of them: where arrays lie is a fact of one rank alone."""
-    for size in (4, 5):
-        for segments, lanes in PIPELINES if not card.refuses(size) else ():
+    for size in served(card, (4, 5)):
+        for segments, lanes in PIPELINES:
             programs = programs_of(card, size, segments, lanes, aliased)
             for ranks in (lambda r: True, lambda r: r % 2, lambda r: r == 0):
                 changed = early(programs, ranks)
@@ -30,7 +31,7 @@ def test_waits_for_finished_segments_neither_race_nor_deadlock(card, aliased):
 
 
 def test_one_segment_stays_as_it_is(card):
-    for program in programs_of(card, 4, 1, 1, False) if not card.refuses(4) else ():
+    for program in programs_of(card, 4, 1, 1, False):
         assert finished_early(program) is program
 
 
@@ -47,7 +48,7 @@ def writes(program, instruction):
 
 @pytest.mark.parametrize(("segments", "lanes"), [(1, 1), (3, 3), (9, 4)])
 def test_edges_enclose_each_segment(card, segments, lanes):
-    for program in programs_of(card, 4, segments, lanes, False) if not card.refuses(4) else ():
+    for program in programs_of(card, 4, segments, lanes, False):
         edges = Edges.of(finished_early(program))
         begin = {s: place for place, found in edges.begin.items() for s in found}
         end = {s: place for place, found in edges.end.items() for s in found}

@@ -172,6 +172,8 @@ def test_words_for_yes_no_and_auto():
     for text, value in [("YES", True), ("true", True), ("1", True), ("No", False), ("0", False), ("auto", None)]:
         assert Settings({"MPICOLL_CUDA_AWARE": text}).cuda_aware is value
     assert Settings({"MPICOLL_PATH": "auto"}).path is None
+    assert Settings({"MPICOLL_PATH": "AUTO"}).path is None
+    assert Settings({"MPICOLL_PATH": "Direct"}).path == "direct"
     assert Settings({"MPICOLL_SEGMENT_BYTES": "auto"}).segment_bytes == 0
 
 

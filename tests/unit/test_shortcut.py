@@ -317,3 +317,12 @@ def test_an_observer_sees_what_is_run(machine):
     machine.keep((x, y, MPI.SUM), bound)
     assert machine.ran((x, y, MPI.SUM))
     assert (len(seen), machine.launched) == (1, 1)
+
+
+def test_the_first_call_may_be_one_that_does_not_block():
+    """All forms find calls by the identities of the same cache."""
+    comm = mpicoll.Communicator(MPI.COMM_SELF.Dup())
+    comm.Ibarrier().Wait()
+    comm.Barrier()
+    assert comm._identities is comm._get_context().cache.identities
+    comm.Free()

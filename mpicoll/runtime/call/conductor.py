@@ -151,7 +151,7 @@ def nonblocking(call: Call) -> Operation:
     else:
         context.calls += 1
         operands, trouble, call.plan = known.operands, None, known.plan
-    if operands is None or not is_repeatable(operands, place):
+    if known is None and (operands is None or not is_repeatable(operands, place)):
         key = None
     flight = Flight(call, operands, known, key)
     keep = (call.arguments, flight)

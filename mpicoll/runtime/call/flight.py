@@ -55,8 +55,11 @@ class Flight:
 
     def bind(self, plan: Plan, operands: Operands) -> Routine[Bound]:
         """Return the call's program, on a stream beside the caller's, in a slot that is free."""
-        if not path(plan.path).ordered and self.slot is None:
-            yield from self._take_slot()
+        way = path(plan.path)
+        while self.slot is None and not way.ordered:
+            self.slot = self.context.take_slot()
+            if self.slot is None:
+                yield lambda: self.context.free_slot() is not None
         if not operands.moved:
             return self._bound(plan, operands)
         from mpicoll.runtime.cuda.order import Handover
@@ -68,39 +71,34 @@ class Flight:
 
     def _bound(self, plan: Plan, operands: Operands) -> Bound:
         way, slot = path(plan.path), self.slot or self.context.slot(0)
-        if self.known is None and self.key is not None:
+        if self.known is None and self.key is not None and not operands.moved:
             self.known = self.context.cache.remember(self.key, Remembered.of(operands, plan))
+        if self.handover is None:  # arrays on the host
+            return execute.bind(plan, operands, self.context, 0, slot, self.known)
         with on(operands.device, way.side(self.context, operands, slot)) as side:
             bound = execute.bind(plan, operands, self.context, side, slot, self.known)
         return self.ordered(bound, side, plan)
 
     def ordered(self, bound: Bound, side: int, plan: Plan) -> Bound:
-        """Return a program on a stream beside the caller's, in order with the caller's."""
+        """Return a program on a stream beside the caller's, in order with the caller's; on the host the same."""
         if self.handover is None:
             return bound
         self.handover.side = side
         return path(plan.path).handed_over(bound, self.handover, self.context)
 
-    def _take_slot(self) -> Routine[None]:
-        slot = self.context.free_slot()
-        if slot is None:
-            yield lambda: self.context.free_slot() is not None
-            slot = self.context.free_slot()
-            assert slot is not None
-        slot.taken, self.slot = True, slot
-
     def run(self, operation: Operation, bound: Bound, operands: Operands) -> Routine[None]:
         """Run the program after what is on the caller's stream, and unpack."""
-        if self.handover is not None and bound.requests:
+        program, sends = steps(operation, bound), bool(bound.requests)  # of a program that may be freed at its end
+        if self.handover is not None and sends:
             operation.own = True
             yield self.handover.ready
-        yield from steps(operation, bound)
+        yield from program
         if self.handover is None:
             execute.unpack(operands)
             return
         if not operands.moved:  # else the host waits for the copies, and what comes later is on another device
             self._unpack_aside(operands)
-        if bound.requests or operands.after:  # the end of a kernel was awaited
+        if sends or operands.after:  # the end of a kernel was awaited
             self.handover.finish()
         if operands.moved:
             with on(self.handover.device, self.handover):

@@ -10,6 +10,7 @@ array cannot be given other memory, another dtype or another size.  The least re
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -44,13 +45,15 @@ class Remembered:
         programs: by slot and stream.
         requests: number of persistent requests of each program.
         identities: under which it is found, too.
+        key: by which it is found, None before it is remembered.
     """
 
     operands: Operands
     plan: Plan
     programs: dict[Where, Bound] = field(default_factory=dict)
     requests: dict[Where, int] = field(default_factory=dict)
-    identities: list[Identity] = field(default_factory=list)
+    identities: set[Identity] = field(default_factory=set)
+    key: Hashable = None
 
     @staticmethod
     def of(operands: Operands, plan: Plan) -> Remembered:
@@ -78,32 +81,45 @@ class CallCache:
         self.calls: OrderedDict[Hashable, Remembered] = OrderedDict()
         self.identities: dict[Identity, tuple[Any, ...]] = {}
         self.requests = 0
+        self._changing = threading.RLock()  # calls that do not block are planned in whatever thread makes progress
 
     def find(self, key: Hashable) -> Remembered | None:
         """Return an equal call, which counts as used; None if there is none, or the key is None."""
         try:
             found = self.calls.get(key)
+            if found is not None:
+                self.calls.move_to_end(key)
         except TypeError:  # something that is refused later, such as a list for an algorithm's name
             return None
-        if found is not None:
-            self.calls.move_to_end(key)
+        except KeyError:  # another thread has forgotten it meanwhile
+            return None
         return found
 
     def remember(self, key: Hashable, call: Remembered) -> Remembered:
-        """Keep a call, unless its key is None; returns it."""
-        if key is not None:
-            self.calls[key] = call
+        """Keep a call, unless its key is None; return it, or the one that was remembered meanwhile."""
+        with self._changing:
+            known = self.find(key)
+            if known is not None or key is None:
+                return known or call
+            self.calls[key], call.key = call, key
             self._shrink()
         return call
 
     def keep(self, call: Remembered, where: Where, bound: Bound) -> None:
-        """Keep a program of a call."""
-        old = call.programs.get(where)
-        if old is not None:
-            old.retire()
-        self.requests += len(bound.requests) - call.requests.get(where, 0)
-        call.programs[where], call.requests[where] = bound, len(bound.requests)
-        self._shrink()
+        """Keep a program of a call, which counts as used; one that was forgotten meanwhile is remembered again."""
+        with self._changing:
+            known = self.calls.get(call.key)
+            if known is not call:
+                if known is not None:
+                    self._forget(known)
+                self.calls[call.key] = call
+            self.calls.move_to_end(call.key)
+            old = call.programs.get(where)
+            if old is not None:
+                old.retire()
+            self.requests += len(bound.requests) - call.requests.get(where, 0)
+            call.programs[where], call.requests[where] = bound, len(bound.requests)
+            self._shrink()
 
     def note_identity(
         self, call: Remembered, identity: Identity, arrays: list[Any], others: list[Any], known: tuple[Any, ...]
@@ -123,15 +139,17 @@ class CallCache:
             cache = here()
             if cache is not None:
                 cache.identities.pop(identity, None)
+            call.identities.discard(identity)
 
         watched = [weakref.ref(array, gone) for array in arrays]
         self.identities[identity] = (*known, (watched, others))
-        call.identities.append(identity)
+        call.identities.add(identity)
 
     def clear(self) -> None:
         """Forget all calls, and free their programs."""
-        while self.calls:
-            self._forget(self.calls.popitem()[1])
+        with self._changing:
+            while self.calls:
+                self._forget(self.calls.popitem()[1])
 
     def _shrink(self) -> None:
         """Forget the least recently used calls, but never the latest one, until there are few enough."""
@@ -140,8 +158,9 @@ class CallCache:
             self._forget(self.calls.popitem(last=False)[1])
 
     def _forget(self, call: Remembered) -> None:
-        for identity in call.identities:
+        for identity in tuple(call.identities):  # an array that goes meanwhile takes its own away
             self.identities.pop(identity, None)
+        call.identities.clear()
         for bound in call.programs.values():
             bound.retire()
         self.requests -= sum(call.requests.values())
@@ -151,8 +170,10 @@ class CallCache:
 
 def borrowed(flat: Flat | None) -> Flat | None:
     """Return the flat array over memory that it does not keep alive."""
-    if flat is None or not flat.array.nbytes:
-        return flat
+    if flat is None:
+        return None
+    if not flat.array.nbytes:  # such as x[:0], which keeps all of x alive
+        return Flat(np.empty(0, flat.array.dtype), flat.pointer, flat.device)
     run, dtype = (flat.pointer, flat.array.nbytes), flat.array.dtype
     if isinstance(flat.array, np.ndarray):
         return Flat(work.view(run, dtype), flat.pointer, flat.device)

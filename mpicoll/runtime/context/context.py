@@ -166,6 +166,13 @@ class Context(Traffic):
                 return slot
         return None
 
+    def take_slot(self) -> Slot | None:
+        """Take a slot for a call that does not block, None while all are taken."""
+        slot = self.free_slot()
+        if slot is not None:
+            slot.taken = True
+        return slot
+
     def own_slot(self) -> Slot:
         """Return a slot for a persistent request, with a lane of its own as far as there are tags."""
         self.persistent += 1

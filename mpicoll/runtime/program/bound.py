@@ -47,7 +47,7 @@ class Bound:
         messages: requests of each message, several where it is longer than MPI can count.
         nbytes: bytes of each message.
         alive: false once freed.
-        running: a run is under way that others may interrupt.
+        running: a run is under way, or waits for its turn.
         retired: it is freed as soon as it does not run.
         reached: position of the action that runs, or ran last.
         last_start: position of the last action that starts messages.
@@ -93,12 +93,13 @@ class Bound:
         if self.observer is not None:
             self.observer.run(self)
             return
-        position = 0
+        position, self.running = 0, True
         try:
             for position, action in enumerate(self.actions):  # noqa: B007  (wanted where an action raises)
                 action()
         finally:
             self.reached = position
+        self.end_run()
 
     def pending(self, position: int) -> str:
         """Return in words which message the action at a position waits for."""
@@ -130,7 +131,7 @@ class Bound:
         """Free the requests; the program cannot run any more."""
         for request in self.requests:
             request.Free()
-        self.alive = False
+        self.alive = self.running = False
         for items in (self.requests, self.messages, self.actions, self.kinds, self.polls):
             items.clear()
 
@@ -141,7 +142,7 @@ class Bound:
             self.free()
 
     def end_run(self) -> None:
-        """Note that a run has ended; what was retired meanwhile is freed."""
+        """Note that a run has ended well; what was retired meanwhile is freed."""
         self.running = False
         if self.retired:
             self.free()

@@ -220,18 +220,15 @@ class Operation:
 
 
 def steps(operation: Operation, bound: Bound) -> Routine[None]:
-    """Run a program within an operation."""
-    operation.bound, operation.ran = bound, True
-    operation.started = bound.last_start < 0
+    """Return the run of a program within an operation; nobody frees it from now on to its end."""
     bound.running = True
-    try:
-        yield from _actions(operation, bound)
-    finally:
-        bound.end_run()
+    return _actions(operation, bound)
 
 
 def _actions(operation: Operation, bound: Bound) -> Routine[None]:
     """Do a program's actions, each once it would return at once."""
+    operation.bound, operation.ran = bound, True
+    operation.started = bound.last_start < 0
     traffic, polls = operation.traffic, bound.polls
     for operation.position, action in enumerate(bound.actions):
         poll = polls[operation.position]
@@ -246,6 +243,7 @@ def _actions(operation: Operation, bound: Bound) -> Routine[None]:
             traffic.busy = False
         if operation.position == bound.last_start:
             operation.started = True
+    bound.end_run()  # where an action raises, `Traffic.spoiled` sees to the messages
 
 
 def run(bound: Bound, traffic: Traffic) -> None:

@@ -80,7 +80,7 @@ class MappedPath(Path):
     def home(self, context: Context) -> int:
         """Return the device of the inboxes, -1 if there are none."""
         peers = context.attached.get(self.name)
-        return peers.device if isinstance(peers, Peers) else -1
+        return -1 if peers is None or isinstance(peers, str) else int(peers.device)
 
     def side(self, context: Context, operands: Operands, slot: Slot) -> Any:
         """Return the stream of all calls that do not block."""

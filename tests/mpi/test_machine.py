@@ -7,7 +7,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, check
+from mpi.calling import check
+from mpi.cases import Case
 from mpicoll import info
 from mpicoll.bench.measure.backends import HostBackend
 from mpicoll.bench.output import environment as facts
@@ -41,8 +42,9 @@ def decide(**override):
         return cuda_aware.decide()
 
 
+@pytest.mark.case("AWARE-DETECT")
 def test_who_decides(machine):
-    """AWARE-DETECT: the setting, the UCX that was loaded, the library, a probe; each gives its reason."""
+    """The setting, the UCX that was loaded, the library, a probe; each gives its reason."""
     assert decide() == Awareness(False, "a probe failed")
     machine.setattr(cuda_aware, "library_answer", lambda: Awareness(True, "the library says so"))
     assert decide() == Awareness(True, "the library says so")
@@ -54,32 +56,36 @@ def test_who_decides(machine):
     assert not decide().aware
 
 
+@pytest.mark.case("AWARE-DETECT")
 @pytest.mark.parametrize(("name", "value"), [("UCX_TLS", "tcp,sm,self"), ("UCX_TLS", "^cuda"), *SWITCHED_OFF])
 def test_the_loaded_library_is_told_not_to(machine, name, value):
-    """AWARE-DETECT: a UCX that knows CUDA is loaded, but the user has switched that, or UCX itself, off."""
+    """A UCX that knows CUDA is loaded, but the user has switched that, or UCX itself, off."""
     machine.setenv(name, value)
     overridden = {} if name == "UCX_TLS" else {name: value}
     machine.setattr(cuda_aware, "prepared", environment.Preparation(ucx="1.2", overridden=overridden))
     assert not decide().aware
 
 
+@pytest.mark.case("AWARE-SEGV")
 def test_one_rank_that_cannot_is_enough():
-    """AWARE-SEGV: device pointers are used only where all ranks say yes; the reason names the rank."""
+    """Device pointers are used only where all ranks say yes; the reason names the rank."""
     yes, no = Awareness(True, "of course"), Awareness(False, "no idea")
     assert cuda_aware.agree([yes, yes]) == yes
     assert cuda_aware.agree([yes, no, yes]) == Awareness(False, "rank 1: no idea")
 
 
+@pytest.mark.case("AWARE-SEGV")
 def test_no_pointer_without_knowledge(world):
-    """AWARE-SEGV: where nothing is known, device arrays have the path through the host only."""
+    """Where nothing is known, device arrays have the path through the host only."""
     context = world._get_context()
     why = path("direct").unoffered(context, None)
     assert (why == "") is context.cuda_aware.aware
     assert context.cuda_aware.aware or context.cuda_aware.reason in why
 
 
+@pytest.mark.case("AWARE-DETECT")
 def test_the_probe_is_a_process_of_its_own(machine, world):
-    """AWARE-DETECT: a crash or a hang of the probe is an answer; it is no rank of this job."""
+    """A crash or a hang of the probe is an answer; it is no rank of this job."""
     environ = cuda_aware.probe_environment({"PMI_RANK": "1", "PMIX_RANK": "1", "OMPI_MCA_pml": "ucx", "HOME": "/"})
     assert set(environ) == {"OMPI_MCA_pml", "HOME", "MPICOLL_PREPARE"}
     for code, text in (("raise SystemExit(3)", "exit status 3"), ("import os; os.abort()", "exit status -6")):
@@ -92,9 +98,10 @@ def test_the_probe_is_a_process_of_its_own(machine, world):
     check(world, Case("Allreduce"))
 
 
+@pytest.mark.case("ABI-MIX")
 @pytest.mark.parametrize(("launcher", "ranks", "warned"), [("PMI_SIZE", SIZE, False), ("PMI_SIZE", SIZE + 3, True)])
 def test_launcher_and_library_that_differ(monkeypatch, launcher, ranks, warned):
-    """ABI-MIX: mpirun of one MPI and mpi4py of another: every process would be alone."""
+    """Mpirun of one MPI and mpi4py of another: every process would be alone."""
     for name in info.SIZES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(launcher, str(ranks))
@@ -103,8 +110,9 @@ def test_launcher_and_library_that_differ(monkeypatch, launcher, ranks, warned):
     assert MPI.Get_library_version().split()[0] in text
 
 
+@pytest.mark.case("AWARE-DETECT")
 def test_the_report_tells_decision_and_reason(monkeypatch):
-    """AWARE-DETECT: `python -m mpicoll info` prints whether MPI gets device pointers, and why."""
+    """`python -m mpicoll info` prints whether MPI gets device pointers, and why."""
     cuda_aware.decide.cache_clear()
     monkeypatch.setattr(cuda_aware, "has_driver", lambda: False)
     try:
@@ -116,15 +124,17 @@ def test_the_report_tells_decision_and_reason(monkeypatch):
         assert found["paths for device arrays"] == "staged"
 
 
+@pytest.mark.case("GTL-CRAY")
 def test_the_report_shows_what_makes_mpi_ask_for_a_gpu(monkeypatch):
-    """GTL-CRAY: GPU support is asked for by a variable; the report shows it beside the library."""
+    """GPU support is asked for by a variable; the report shows it beside the library."""
     monkeypatch.setenv("MPICH_GPU_SUPPORT_ENABLED", "1")
     assert ("  environment MPICH_GPU_SUPPORT_ENABLED", "1") in info.rows()
 
 
+@pytest.mark.case("DEV-RANKMAP")
 @pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PMI_LOCAL_RANK"])
 def test_the_rank_on_the_node(monkeypatch, name):
-    """DEV-RANKMAP: it comes from the launcher, whichever it is; modulo the devices it is a rank's device."""
+    """It comes from the launcher, whichever it is; modulo the devices it is a rank's device."""
     for other in ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PMI_LOCAL_RANK"):
         monkeypatch.delenv(other, raising=False)
     assert environment.local_rank() == 0
@@ -134,16 +144,18 @@ def test_the_rank_on_the_node(monkeypatch, name):
     assert environment.local_rank() == 0
 
 
+@pytest.mark.case("STAGED-SLOW")
 def test_all_ways_are_candidates():
-    """STAGED-SLOW: of every size, the mapped, direct and staged way of each algorithm are compared."""
+    """Of every size, the mapped, direct and staged way of each algorithm are compared."""
     for nbytes in (8, 1 << 16, 1 << 26):
         plan = mpicoll.plan("allreduce", size=4, nbytes=nbytes, device="cuda")
         timed = [c for c in plan.candidates() if c.seconds is not None]
         assert {c.choice.path for c in timed} == {"mapped", "direct", "staged"}
 
 
+@pytest.mark.case("OVERSUB")
 def test_a_crowded_machine_is_named(world):
-    """OVERSUB: the benchmark warns where there are more ranks than cores."""
+    """The benchmark warns where there are more ranks than cores."""
     found = facts.collect(["--op", "barrier"], MPI.COMM_WORLD, world, HostBackend())
     for hosts, warned in ((["here"], True), ([], False)):
         text = "\n".join(facts.lines({**found, "oversubscribed": hosts}))

@@ -1,7 +1,4 @@
-"""Cases of users: ranks that do not make the same call.  Nobody hangs, and all are told the same.
-
-Calls that stall use a communicator of their own, for it cannot be used afterwards.
-"""
+"""Ranks that do not make the same call.  Nobody hangs, and all are told the same."""
 
 import time
 
@@ -10,7 +7,8 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpi.calling import Case, check
+from mpi.calling import check
+from mpi.cases import Case
 from mpicoll.algorithms import registry
 
 SIZE = MPI.COMM_WORLD.Get_size()
@@ -34,9 +32,10 @@ def agreed(world, call, who, error, text):
     check(world, Case("Allreduce"))
 
 
+@pytest.mark.case("MISMATCH-COUNT")
 @several
 def test_different_sizes(world):
-    """MISMATCH-COUNT: one rank has more elements than the others."""
+    """One rank has more elements than the others."""
     count = 4 if world.rank == LAST else 3
     text = rf"^allreduce #\d+: rank 0 calls allreduce float64\[3\] SUM, rank {LAST} calls allreduce float64\[4\] SUM"
     compared(world, lambda: world.Allreduce(np.zeros(count), np.zeros(count)), text)
@@ -48,9 +47,10 @@ def test_different_sizes(world):
             request.Wait()
 
 
+@pytest.mark.case("MISMATCH-DTYPE")
 @several
 def test_different_dtypes(world):
-    """MISMATCH-DTYPE: single and double precision; also where both are the same number of bytes."""
+    """Single and double precision; also where both are the same number of bytes."""
     x = np.zeros(3, "f4" if world.rank == 0 else "f8")
     compared(world, lambda: world.Allreduce(x, x.copy()), "differ in dtype float32 and float64")
     buffer = np.zeros(4, "f4") if world.rank == 0 else np.zeros(2, "f8")
@@ -59,9 +59,10 @@ def test_different_dtypes(world):
     compared(world, lambda: world.Allreduce(whole, whole.copy()), "differ in dtype float32 and int32")
 
 
+@pytest.mark.case("ROOT-DIFF")
 @several
 def test_different_roots_operators_and_calls(world):
-    """ROOT-DIFF: who is the root, which operator, which collective, which algorithm."""
+    """Who is the root, which operator, which collective, which algorithm."""
     rank, x = world.rank, np.zeros(2 * SIZE)
     compared(world, lambda: world.Bcast(x, root=min(rank, 1)), r"rank 0 calls bcast .* root 0, rank 1 calls .* root 1")
     op = MPI.MAX if rank == LAST else MPI.SUM
@@ -78,8 +79,9 @@ def test_different_roots_operators_and_calls(world):
     compared(world, lambda: world.Bcast(x, algorithm=algorithm), "differ in algorithm")
 
 
+@pytest.mark.case("ROOT-DIFF")
 def test_equal_calls_pass(world):
-    """ROOT-DIFF: comparing changes nothing of a right call, whatever its form."""
+    """Comparing changes nothing of a right call, whatever its form."""
     with mpicoll.override(debug=1):
         for method in (m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier"):
             check(world, Case(method, None, 3, root=1))
@@ -89,9 +91,10 @@ def test_equal_calls_pass(world):
         assert y.tolist() == [SIZE] * 3
 
 
+@pytest.mark.case("NB-ORDER")
 @several
 def test_started_in_another_order(world):
-    """NB-ORDER: of two calls in flight, one rank starts the other one first."""
+    """Of two calls in flight, one rank starts the other one first."""
     x, y = np.ones(3), np.zeros(3)
     order = (MPI.SUM, MPI.MAX) if world.rank else (MPI.MAX, MPI.SUM)
     with mpicoll.override(debug=1):
@@ -102,9 +105,10 @@ def test_started_in_another_order(world):
     check(world, Case("Allreduce"))
 
 
+@pytest.mark.case("INPLACE-ROOT")
 @several
 def test_in_place_on_every_rank(world):
-    """INPLACE-ROOT: the wrong form is refused where it is said, and everywhere if errors are shared."""
+    """The wrong form is refused where it is said, and everywhere if errors are shared."""
     x, root = np.ones(3), LAST
     for method, buffer in (("Reduce", x), ("Gather", np.ones(3 * SIZE))):
         with (
@@ -122,9 +126,10 @@ def test_in_place_on_every_rank(world):
     assert x.tolist() == [SIZE * (SIZE + 1) / 2 if world.rank == root else world.rank + 1] * 3
 
 
+@pytest.mark.case("HANG-EXC")
 @several
 def test_a_mistake_of_one_rank(world):
-    """HANG-EXC: a wrong size, a wrong dtype, an unknown algorithm on one rank; all ranks raise."""
+    """A wrong size, a wrong dtype, an unknown algorithm on one rank; all ranks raise."""
     x = np.zeros(4)
     for wrong, error, text in (
         (lambda: world.Allreduce(x, np.zeros(3)), ValueError, "recvbuf has 3 elements, sendbuf has 4"),
@@ -137,9 +142,10 @@ def test_a_mistake_of_one_rank(world):
         agreed(world, wrong if world.rank == LAST else lambda call=right: call(x, x.copy()), LAST, error, text)
 
 
+@pytest.mark.case("HANG-EXC")
 @several
 def test_a_mistake_of_one_rank_is_found_before_any_message(world):
-    """HANG-EXC: without shared errors the others wait; the rank that raised can still make the right call."""
+    """Without shared errors the others wait; the rank that raised can still make the right call."""
     if world.rank == LAST:
         with pytest.raises(ValueError, match="recvbuf has 3 elements"):
             world.Allreduce(np.ones(4), np.zeros(3))
@@ -147,63 +153,3 @@ def test_a_mistake_of_one_rank_is_found_before_any_message(world):
     y = np.zeros(4)
     world.Allreduce(np.ones(4), y)
     assert y.tolist() == [SIZE] * 4
-
-
-@pytest.fixture
-def limited():
-    """A communicator with a time limit."""
-    comm = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
-    with mpicoll.override(timeout=0.5):
-        yield comm
-    MPI.COMM_WORLD.Barrier()
-
-
-@several
-@pytest.mark.parametrize("form", ["blocking", "nonblocking", "barrier"])
-def test_a_rank_that_does_not_come(limited, form):
-    """HANG-WHO: those that wait say for what, since when, and who is missing."""
-    comm, x, y = limited, np.zeros(1000), np.zeros(1000)
-    comm.Allreduce(x, y, algorithm="ring")  # its second call is missing
-    MPI.COMM_WORLD.Barrier()
-    if comm.rank == LAST:
-        MPI.COMM_WORLD.Barrier()  # wait for the others' errors
-        return
-    number = comm._get_context().calls + 1
-    name = "barrier" if form == "barrier" else "allreduce"
-    text = rf"^{name} #{number} .*: rank {comm.rank}, .* for 0.5 s; rank {LAST} on \S+ has not made the call$"
-    with pytest.raises(mpicoll.StalledError, match=text):
-        if form == "blocking":
-            comm.Allreduce(x, y, algorithm="one_shot")
-        elif form == "nonblocking":
-            comm.Iallreduce(x, y, algorithm="one_shot").Wait()
-        else:
-            comm.Barrier(algorithm="linear")
-    with pytest.raises(mpicoll.StalledError, match="cannot be used after"):
-        comm.Barrier()
-    MPI.COMM_WORLD.Barrier()
-
-
-@several
-def test_a_late_rank_is_no_missing_one(limited):
-    """HANG-WHO: within the limit nothing is raised."""
-    if limited.rank == LAST:
-        time.sleep(0.2)
-    y = np.zeros(3)
-    limited.Allreduce(np.ones(3), y)
-    assert y.tolist() == [SIZE] * 3
-    limited.Free()
-
-
-@several
-def test_a_rank_that_does_not_come_to_the_comparison(limited):
-    """HANG-WHO: the time limit holds for the question before the call, too."""
-    comm, x = limited, np.zeros(3)
-    with mpicoll.override(debug=1):
-        comm.Allreduce(x, x.copy())
-        MPI.COMM_WORLD.Barrier()
-        if comm.rank != 0:
-            with pytest.raises(
-                mpicoll.StalledError, match=r"waiting for all ranks to make .*; rank 0 on \S+ has not made the call$"
-            ):
-                comm.Allreduce(x, x.copy())
-    MPI.COMM_WORLD.Barrier()
