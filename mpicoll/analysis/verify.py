@@ -24,6 +24,8 @@ PIPELINES = ((1, 1), (2, 2), (3, 1), (5, 3))
 class Proof:
     """Properties of schedules that were proven besides correctness.
 
+    The ring's allreduce on 4 ranks has ordered False, same_bits True, left_fold False, scratch 3.
+
     Attributes:
         ordered: operands are combined in rank order, so a non-commutative operator is served.
         same_bits: all ranks that get a reduced block get it by the same expression.
