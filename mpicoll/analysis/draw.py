@@ -20,8 +20,8 @@ DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 def draw(name: str, schedules: Sequence[Schedule], *, root: int = 0) -> str:
     """Return a table: for every rank the blocks of its input, then of its output after every round.
 
-    A moved block is written as its number, a reduced one as the ranks that are in it, one that
-    is not there yet as a dot.  The messages of each round stand below.
+    A moved block is written as its number, and a reduced one as the ranks that are in it.  A dot is a block that
+    is not there yet.  The messages of each round stand below.
 
     Args:
         name: the collective.

@@ -3,11 +3,10 @@
 The project's own algorithms are proven in CI, for 1 to 17, 32 and 64 ranks; each says on its card why
 its schedules for all other sizes follow (`uniform`).  A user's algorithm is proven for 1 to 17
 ranks when it is registered.  At a larger size it is proven when it is first used, in about a second at most:
-the steps as written, apart and in place, for the root in use.  The planner keeps the
-order of what touches one cell, and cannot deadlock where the steps do not (see
-`schedule.planner`), so its orders need no proof of their own there.
+the steps as written, apart and in place, for the root in use.  The planner's orders need no proof there: it keeps
+the order of all that touches one cell, and cannot deadlock where the steps do not (see `schedule.planner`).
 
-What is affordable is counted in cells, not in seconds: all ranks must come to the same answer.
+The limit of what is affordable is counted in cells, not in seconds: all ranks must come to the same answer.
 """
 
 from __future__ import annotations

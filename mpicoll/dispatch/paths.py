@@ -15,6 +15,8 @@ from mpicoll.settings import settings
 class PathRow:
     """One path, as far as dispatch knows it.
 
+    On the path host no segment of a block is below 32 KiB; on the path mapped a block of 1 MiB has 2 waves.
+
     Attributes:
         name: as in rules, settings and plans.
         memory: "host" or "device": which arrays it serves.

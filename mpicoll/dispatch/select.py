@@ -33,6 +33,8 @@ class Candidate:
 class Facts:
     """The facts on which a choice may depend: all of them equal on all ranks.
 
+    `Facts("allreduce", 4, 4096)` is an allreduce of 4 KiB on 4 ranks, on the host.
+
     Attributes:
         collective: row of the table.
         size: number of ranks.

@@ -16,6 +16,8 @@ Expected = dict[int, Iterable[int]]
 class Collective:
     """One row: a collective defined by the blocks before and after.
 
+    Allgather on 4 ranks: rank 1 has block 1 before, and blocks 0 to 3 after, block q made of rank q.
+
     Attributes:
         name: the row's name; v-variants and the MPI method are given in `methods`.
         methods: mpi4py's names of the calls that this row serves.

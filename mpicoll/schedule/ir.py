@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 class Ref:
     """Cells of one buffer, in the order in which a message carries them.
 
-    Several cells that follow each other are held as a range, whatever they are given as, so that 65,536
-    blocks take no more memory than two: equal cells are equal references.  `str(out([0, 1, 2, 5]))` is "output[0-2,5]".
+    Several cells that follow each other are held as a range, whatever they are given as.  So 65,536 blocks take
+    no more memory than two, and equal cells are equal references.  `str(out([0, 1, 2, 5]))` is "output[0-2,5]".
     """
 
     buffer: str

@@ -1,7 +1,7 @@
 """Make every message contiguous: copies into and out of scratch where an author's message is not.
 
-One Send is one message.  Where its cells do not lie next to each other in memory (a fact of
-this rank alone, so ranks need not agree on it) they travel through packed scratch.
+One Send is one message.  Where its cells do not lie next to each other in memory, they travel through packed
+scratch.  That is a fact of this rank alone, so ranks need not agree on it.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class Edges:
 def finished_early(program: Program) -> Program:
     """Return the program with waits for a segment's last messages where its lane is handed over, not at the end.
 
-    What a segment receives last nothing else of the program may need; so it is all awaited at the
-    end, which is too late for those who want to go on with a segment as soon as it is there.
+    Nothing else of the program may need what a segment receives last.  Then it is awaited at the end, which is too
+    late for a wrapper that goes on with a segment as soon as it is there.
     """
     order = program.instructions
     if program.segments == 1 or not order or not isinstance(order[-1], Wait):

@@ -15,6 +15,8 @@ from mpicoll.communicator import Communicator
 class Way:
     """Algorithm, segments and path by which a call is carried out.
 
+    `str(Way("ring", 2, "host"))` is "ring/2@host".
+
     Attributes:
         algorithm: the algorithm's name.
         segments: number of segments, 0 where there is no such thing.

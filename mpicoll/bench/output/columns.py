@@ -14,6 +14,8 @@ from rich.table import Table
 class Column:
     """A column.
 
+    `Column("size", "(B)", 10)` has "size" above "(B)", both at the right of 10 characters.
+
     Attributes:
         name: in the first line of the head.
         unit: in the second one.

@@ -1,7 +1,7 @@
-"""Numbers for exact validation: what each rank contributes, and what must come out, by plain NumPy.
+"""Numbers for exact validation: each rank's contribution, and the right result, by plain NumPy.
 
 A vector repeats a pattern of PERIOD elements, a prime, so that no shift by a power of two goes unseen.
-Patterns depend on rank and iteration, hold whole numbers, and are so small that every result is exact
+Patterns depend on rank and iteration, and hold whole numbers.  These are so small that every result is exact
 in every dtype, in whatever order it is combined.
 """
 

@@ -1,15 +1,15 @@
-"""`--async`: how much of a nonblocking call is hidden by computation.
+"""`--async`: the part of a nonblocking call that is hidden by computation.
 
-As OSU's nonblocking tests define it: with t_pure the time of the call alone (started and waited
-for at once), t_compute that of the computation alone, and t_total that of both together,
+As OSU's nonblocking tests define it:
 
     overlap = max(0, 1 - (t_total - t_compute) / t_pure)
 
-and at most 1.  Behind it is its spread, from the quartiles of the three times; an overlap that is not above its
-spread is not printed.
+and at most 1.  t_pure is the time of the call alone, started and waited for at once; t_compute that of the
+computation alone; t_total that of both together.  After it comes its spread, from the quartiles of the three times;
+an overlap that is not above its spread is not printed.
 
-The computation is a kernel that spins on the call's stream for CuPy arrays, and a loop on the host
-for NumPy arrays, which makes progress with `Test` now and then (not with MPICOLL_PROGRESS=thread).
+For CuPy arrays the computation is a kernel that spins on the call's stream.  For NumPy arrays it is a loop on the
+host, which makes progress with `Test` now and then (not with MPICOLL_PROGRESS=thread).
 """
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ def dense(counts: tuple[int, ...]) -> Blocks:
 class Reader:
     """Reads the arguments of one call.
 
+    Blocks are (counts, displacements) in elements: counts (2, 1, 3), one after the other, are ((2, 1, 3), (0, 2, 3)).
+
     Attributes:
         row: the collective.
         method: the call's name, for messages.

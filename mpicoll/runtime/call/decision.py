@@ -31,6 +31,8 @@ Bind = Callable[[Plan, Operands], Routine[Bound]]
 class Call:
     """A call as it was made.
 
+    `comm.Allreduce(x, y)` is `Call(context, "blocking", "Allreduce", (x, y, MPI.SUM), None, None, "")`.
+
     Attributes:
         context: of the communicator.
         form: "blocking", "nonblocking" or "persistent".

@@ -1,4 +1,4 @@
-"""Calls that do not block: what goes around their programs, and persistent calls from start to start."""
+"""Calls that do not block: their flights, and persistent calls from start to start."""
 
 from __future__ import annotations
 

@@ -71,6 +71,8 @@ class Remembered:
 class CallCache:
     """The remembered calls of one communicator.
 
+    With `plan_cache=2` the third call takes the place of the first, unless that was used after the second.
+
     Attributes:
         calls: by key, the most recently used last.
         identities: by identity of the arrays: all that must be as it was, and what is run (see `call/shortcut.py`).

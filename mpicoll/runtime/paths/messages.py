@@ -19,7 +19,7 @@ from mpicoll.schedule import pack as packing
 from mpicoll.schedule.planner import compile_program
 from mpicoll.schedule.program import Program
 
-#: local work, addresses of "input" and "output" for it, what goes around the program
+#: local work, addresses of "input" and "output" for it, wrapper
 Surroundings = tuple[LocalWork, dict[str, int], Wrapper]
 
 

@@ -1,8 +1,8 @@
 """Wrappers of programs and of each of their segments: order on a stream, and copies of the arrays.
 
-A program that must not touch the arrays themselves works on a *mirror*: copies of input and
-output in other memory.  The staged path mirrors in pinned host memory, the direct path in
-device memory that peers can map, where the arrays are in memory that they cannot.
+A program that must not touch the arrays themselves works on a *mirror*: copies of input and output in other
+memory.  The path staged mirrors in pinned host memory.  The path direct mirrors arrays that peers cannot map, in
+device memory that they can.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class Mirror(Ordered):
     """Copies the input before, and the output after, the program: each segment as soon as it can be.
 
     All copies to the mirror are enqueued at once, and awaited segment by segment.  A copy back is
-    enqueued when the segment's output is complete, on a stream of its own where there is one, so
-    that both ways, the messages and the reductions overlap.
+    enqueued when the segment's output is complete, on a stream of its own where there is one.  So
+    both ways, the messages and the reductions overlap.
     """
 
     by_segment = True

@@ -1,4 +1,4 @@
-"""The protocol of what is bound around a program and around each of its segments."""
+"""The protocol of wrappers: actions around a program, and around each of its segments."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from mpicoll.runtime.program.bound import Bound
 
 class Wrapper:
     """Actions around a program: here, none.
+
+    A program of 2 segments may be: first, begin(0), a start, begin(1), a start, a wait, end(0), a wait, end(1), last.
 
     Attributes:
         by_segment: a segment has actions of its own, so its last messages are waited for early.

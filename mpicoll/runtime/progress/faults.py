@@ -24,6 +24,8 @@ abandoned: list[object] = []
 class Patience:
     """The time in which an operation has not gone on, although somebody looked.
 
+    With a limit of 60 s each look counts 20 s at most, so that a limit passes only after 3 looks or more.
+
     Attributes:
         limit: seconds that it may take.
         idle: seconds so far.

@@ -39,8 +39,8 @@ NOTHING = Bound()
 class Operation:
     """A routine on its way: it goes on whenever somebody looks, until it has ended.
 
-    Operations of one lane of a communicator begin in the order in which they are made, each as soon as the one
-    before has started all of its messages, so that messages of equal tags come in the order of the calls.
+    Operations of one tag lane begin in the order in which they are made, each as soon as the one before has
+    started all of its messages.  So messages of equal tags come in the order of the calls.
 
     Attributes:
         result: of the routine, if it sets one.

@@ -18,6 +18,8 @@ from mpicoll.errors import MismatchError
 class Refusal:
     """A rank's word that its call has raised.
 
+    `Refusal(1, 7, "ValueError('x')", final=False)`: rank 1's seventh call has raised, and later calls can be made.
+
     Attributes:
         rank: that has raised.
         number: of the call on its communicator.

@@ -1,7 +1,7 @@
 """Turns: who makes progress with the operations in flight, and when.
 
-Every call that waits advances all operations of this process in turn, so that no order of
-waiting can make two ranks wait for each other.
+Every call that waits advances all operations of this process in turn.  So no order of waiting
+can make two ranks wait for each other.
 """
 
 from __future__ import annotations

@@ -33,6 +33,8 @@ T = TypeVar("T")
 class Peers:
     """One rank's mapping of all ranks' pieces.
 
+    On rank 1 of 2, pieces[1] is the address of its own memory, and pieces[0] that at which rank 0's is mapped.
+
     Attributes:
         device: the device whose memory and kernels these are.
         layout: of every piece.

@@ -1,7 +1,7 @@
 """Launches of kernels that are a whole call; those that come again become graphs of one kernel.
 
-A graph's launch takes the host half the time of a kernel's, and the kernel starts earlier
-(`docs/performance.md`), but it must be made, which takes as long as several launches.
+A graph's launch takes the host half the time of a kernel's, and the kernel starts earlier (`docs/performance.md`).
+But making a graph takes as long as several launches, so the third launch is the first of a graph.
 """
 
 from __future__ import annotations

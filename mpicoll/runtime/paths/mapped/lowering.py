@@ -1,9 +1,13 @@
-"""Lowering: a schedule as the straight-line program of one thread, for the mapped path.
+"""Lowering: a schedule as the straight-line program of one thread, for the path mapped.
 
-On the mapped path a collective is one kernel.  Each thread follows the whole schedule for
-its own elements of every block, so a cell of the schedule is a value in registers, a Send
-stores it into the peer's inbox, and a Recv spins on one's own.  Nothing waits but a `Get`
-for its message and an `Await` for its credit.
+On the path mapped a collective is one kernel.  Each thread follows the whole schedule for its own elements of
+every block.  So a cell of the schedule is a value in registers, a Send stores it into the peer's inbox, and a
+Recv spins on the own one.  Nothing waits but a `Get` for its message and an `Await` for its credit.
+
+The allreduce of two ranks by `one_shot`, on rank 0:
+
+    Load(0, input 0), Put(0, peer 1), Combine(sum 0, value 0), Get(1, peer 1), Combine(sum 0, value 1),
+    Total(2, sum 0), Store(output 0, 2)
 """
 
 from __future__ import annotations

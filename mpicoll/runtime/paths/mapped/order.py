@@ -13,6 +13,8 @@ _runtime = cupy.cuda.runtime
 class Order:
     """Keeps the kernels of a communicator in the order of the calls, on whatever streams they are.
 
+    After a call on stream 0x10, one on stream 0x20 waits for an event; one on 0x10 waits for nothing.
+
     Attributes:
         stream: address of the stream of the last call.
     """
