@@ -19,7 +19,7 @@ ifeq ($(filter mpich openmpi,$(MPI)),)
 $(error MPI is '$(MPI)'; it must be mpich or openmpi)
 endif
 
-# Off the powers of two is where most bugs are.  On more than 4 ranks only what depends on their number runs:
+# Off the powers of two is where most bugs are.  On more than 3 ranks only what depends on their number runs:
 # the tests marked many_ranks, and those on GPUs.
 RANKS := 1 2 3 4 5 7 8
 CONFORMANCE_RANKS := 1 2 3 5

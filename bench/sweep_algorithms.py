@@ -166,7 +166,7 @@ class Sweep:
         for choice, lanes in self.choices(name, nbytes):
             plans.LANES = lanes
             plans._planned.cache_clear()
-            self.comm._get_context().recent.calls.clear()
+            self.comm._get_context().cache.clear()
             call, key = partial(ours, choice), choice if self.once else f"{choice}+{lanes}"
             row["ours"][key] = [self.median(call, iterations, 2), self.streamed(call, many)]
         return row

@@ -9,6 +9,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
+from mpicoll.dispatch.paths import serving
 from mpicoll.runtime.mpi.environment import VARIABLES, prepared
 from mpicoll.settings import TABLE, settings
 from mpicoll.version import __version__
@@ -64,37 +65,29 @@ def _mpi() -> list[tuple[str, str]]:
         )
     decision = decide()
     found.append(("device pointers in MPI", f"{'yes' if decision.aware else 'no'}: {decision.reason}"))
-    found.append(("paths for device arrays", "direct, staged" if decision.aware else "staged"))
-    found.append(("path mapped", _mapped()))
-    return found
+    return found + _paths()
 
 
-def _mapped() -> str:
-    """Return in words whether the ranks of this job have the path mapped; collective."""
+def _paths() -> list[tuple[str, str]]:
+    """Return for each path of device arrays whether the ranks of this job have it; collective."""
     from mpi4py import MPI
 
     from mpicoll.runtime.context.contexts import context_of
     from mpicoll.runtime.mpi.environment import local_rank
     from mpicoll.runtime.paths import offer
 
-    if MPI.COMM_WORLD.size == 1:
-        return "decided for each communicator: start this on several ranks to see"
+    names, trouble, device = serving("device"), "", -1
     try:
         import cupy
 
         device = local_rank() % cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # no CuPy, or no device
-        device, why = -1, f"{type(error).__name__}: {error}"
+        trouble = f"{type(error).__name__}: {error}"
     if min(MPI.COMM_WORLD.allgather(device)) < 0:
-        return f"no: {why if device < 0 else 'a rank has no device'}"
+        return [(f"path {name}", f"no: {trouble or 'a rank has no device'}") for name in names]
     context = context_of(MPI.COMM_WORLD)
     offer.connect(context, device)
-    why = offer.plainly(context, device)["mapped"]
-    if why:
-        return f"no: {why}"
-    return f"yes, on all {context.size} ranks" + (
-        "" if context.attached["mapped"].linked else "; the GPUs are not linked by NVLink"
-    )
+    return [(f"path {name}", offer.described(context, device, name)) for name in names]
 
 
 def _devices() -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ Three folders, and the folder decides; no marker is needed:
 - `tests/mpi` runs under mpirun with `--with-mpi` (`make test-4`).  Every test there runs on every
   rank at the same time and in the same order; without `--with-mpi` the folder is not collected.
   `@pytest.mark.mpi(min_size=2)` leaves a test out where there are fewer ranks, `@pytest.mark.ranks(2, 3)` where
-  there are others.  On more than 4 ranks only tests marked `many_ranks` run, of algorithms and whatever else
+  there are others.  On more than 3 ranks only tests marked `many_ranks` run, of algorithms and whatever else
   depends on the number, and those on GPUs; MPICOLL_TEST_EVERYTHING=1 runs all.
 
 With more than one rank the first failure anywhere ends the job, for the others would wait for the
@@ -56,7 +56,7 @@ PATIENCE = 10
 PACKAGE: Any = importlib.util.find_spec("mpicoll")
 VERSIONS = runpy.run_path(str(Path(PACKAGE.origin).with_name("versions.py")))["versions"]
 # On more ranks than this only the tests marked many_ranks run, unless MPICOLL_TEST_EVERYTHING is set.
-FEW = 4
+FEW = 3
 EVERYTHING = "MPICOLL_TEST_EVERYTHING" in os.environ
 MPI_TESTS, JOBS = Path(__file__).parent / "mpi", Path(__file__).parent / "jobs"
 

@@ -93,8 +93,8 @@ class Bench:
 
     def _why_not(self, path: str) -> str:
         """Return the reason why a path does not serve."""
-        peers = getattr(context_of(self.contestant.comm), "peers", None)
-        return peers if path == "mapped" and isinstance(peers, str) else str(self.report.header["aware_reason"])
+        kept = context_of(self.contestant.comm).attached.get(path)
+        return kept if isinstance(kept, str) else str(self.report.header["aware_reason"])
 
 
 def form_name(in_place: bool) -> str:

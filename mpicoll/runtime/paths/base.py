@@ -33,6 +33,10 @@ class Path:
         """Return why a call cannot take this path, "" if it can; equal on all ranks."""
         return ""
 
+    def remark(self, context: Context) -> str:
+        """Return what a report adds of the path where it is there, "" for nothing."""
+        return ""
+
     def is_prepared(self, context: Context) -> bool:
         """Tell whether `prepare` has nothing left to do; equal on all ranks."""
         return True

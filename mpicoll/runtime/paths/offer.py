@@ -9,7 +9,7 @@ from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.cuda.streams import CAPTURED
-from mpicoll.runtime.paths.table import serving
+from mpicoll.runtime.paths.table import path, serving
 from mpicoll.runtime.progress.exchange import Routine
 from mpicoll.schedule.collectives import COLLECTIVES
 from mpicoll.settings import settings
@@ -18,12 +18,18 @@ from mpicoll.settings import settings
 def reasons(context: Context, operands: Operands) -> dict[str, str]:
     """Return for each path of a call's memory why the call cannot take it, "" where it can; best first."""
     memory = "host" if operands.device < 0 else "device"
-    return {path.name: path.unoffered(context, operands) for path in serving(memory)}
+    return {way.name: way.unoffered(context, operands) for way in serving(memory)}
 
 
 def plainly(context: Context, device: int) -> dict[str, str]:
     """Return the reasons for a call without an operator, on arrays of a device."""
     return reasons(context, Operands(COLLECTIVES["bcast"], "bcast", np.dtype("u1"), device))
+
+
+def described(context: Context, device: int, name: str) -> str:
+    """Return in words whether a call without an operator can take a path, and how it is there."""
+    why = plainly(context, device)[name]
+    return f"no: {why}" if why else f"yes, on {context.size} ranks{path(name).remark(context)}"
 
 
 def offered(context: Context, operands: Operands, *, captured: bool = False) -> tuple[str, ...]:
@@ -49,7 +55,7 @@ def _capturable(operands: Operands, usable: tuple[str, ...], why: dict[str, str]
     refused = f"{operands.method}: {CAPTURED}"
     if operands.before or operands.after:
         raise UnsupportedError(f"{refused}, and the arrays must be copied around the call: pass contiguous ones, apart")
-    names = [path.name for path in serving("device") if path.captures]
+    names = [way.name for way in serving("device") if way.captures]
     found = tuple(name for name in names if name in usable)
     if not found:
         reason = next((why[name] for name in names if why[name]), f"path={settings.path!r} is set")
@@ -61,14 +67,14 @@ def _capturable(operands: Operands, usable: tuple[str, ...], why: dict[str, str]
 
 def is_connected(context: Context) -> bool:
     """Tell whether all that device arrays need of all ranks is there."""
-    return all(path.is_prepared(context) for path in serving("device"))
+    return all(way.is_prepared(context) for way in serving("device"))
 
 
 def connecting(context: Context, device: int) -> Routine[None]:
     """Get what device arrays need of all ranks, before a communicator's first call with some."""
-    for path in serving("device"):
-        if not path.is_prepared(context):
-            yield from path.prepare(context, device)
+    for way in serving("device"):
+        if not way.is_prepared(context):
+            yield from way.prepare(context, device)
 
 
 def connect(context: Context, device: int) -> None:
@@ -79,4 +85,4 @@ def connect(context: Context, device: int) -> None:
 
 def home(context: Context) -> int:
     """Return the device on which a communicator's calls work, -1 for any."""
-    return max((path.home(context) for path in serving("device")), default=-1)
+    return max((way.home(context) for way in serving("device")), default=-1)

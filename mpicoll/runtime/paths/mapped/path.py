@@ -64,6 +64,10 @@ class MappedPath(Path):
         found = context.attached.get(self.name, f"path={settings.path!r} is set")
         return found if isinstance(found, str) else ""
 
+    def remark(self, context: Context) -> str:
+        """Return a warning where the GPUs are not linked by NVLink."""
+        return "" if _peers(context).linked else "; the GPUs are not linked by NVLink"
+
     def is_prepared(self, context: Context) -> bool:
         """Tell whether the peers' memory is mapped, cannot be, or is not wanted."""
         return self.name in context.attached or settings.path not in (None, self.name)
