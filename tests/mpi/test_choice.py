@@ -196,3 +196,24 @@ def test_a_mismatch_leaves_no_communicator_behind(made):
         for _ in range(2100):
             with pytest.raises(mpicoll.MismatchError):
                 comm.Barrier()
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("form", ["Allreduce", "Iallreduce", "Allreduce_init"])
+@pytest.mark.parametrize("wrong", [(0,), (1,), range(SIZE)], ids=["rank 0", "rank 1", "all"])
+def test_a_path_that_nobody_knows_is_told_to_all(form, wrong):
+    """It is found where the call is planned; all ranks hear of it, and the next call is made."""
+    with mpicoll.override(errors="agree"):
+        comm, x, y = mpicoll.Communicator(MPI.COMM_WORLD.Dup()), np.ones(3), np.zeros(3)
+        comm.Allreduce(x, y)
+        mine = comm.rank in wrong
+        with mpicoll.override(**({"path": "unheard_of"} if mine else {})):
+            refused = pytest.raises(ValueError if mine else mpicoll.MismatchError, match="unknown path 'unheard_of'")
+            with refused:
+                getattr(comm, form)(x, y).Wait() if form != "Allreduce" else comm.Allreduce(x, y)
+        request = comm.Allreduce_init(x, y)
+        request.Start()
+        request.Wait()
+        request.Free()
+        assert y.tolist() == [SIZE] * 3
+        comm.Free()

@@ -339,3 +339,24 @@ def test_a_call_on_copies_is_not_remembered(comm, monkeypatch):
     made._bound(plan, operands)
     assert "key" not in cache_of(comm).calls
     assert [one.operands.input for one in cache_of(comm).calls.values()] == [None]
+
+
+def test_a_remembered_call_that_cannot_be_bound_again_counts_as_made(comm, monkeypatch):
+    """As it did the first time: ranks tell each other how many calls they have made."""
+    x, y = np.ones(3), np.zeros(3)
+    comm.Allreduce(x, y)
+    context = comm._get_context()
+    for bound in context.slot(0).programs:
+        bound.free()  # as where scratch has moved
+
+    def no_memory(*_):
+        raise MemoryError
+
+    before = context.calls
+    with monkeypatch.context() as patch:
+        patch.setattr("mpicoll.runtime.call.execute.bind_new", no_memory)
+        with pytest.raises(MemoryError):
+            comm.Allreduce(x, y)
+    assert context.calls == before + 1
+    comm.Allreduce(x, y)
+    assert (context.calls, y.tolist()) == (before + 2, [1] * 3)

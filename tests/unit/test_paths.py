@@ -137,7 +137,7 @@ def test_a_name_of_a_path_is_known_by_its_row_alone(plugged):
 
 
 def test_no_other_file_names_a_path():
-    """But the paths' own, and `host` for a kind of memory; `info` shows what the path mapped found."""
+    """But the paths' own, and `host` for a kind of memory."""
     named = {}
     for file in ROOT.rglob("*.py"):
         where = file.relative_to(ROOT).as_posix()
@@ -146,4 +146,4 @@ def test_no_other_file_names_a_path():
         names = set(re.findall(r"[\"'](mapped|direct|staged)[\"']", file.read_text()))
         if names:
             named[where] = names
-    assert set(named) <= {"info.py"}
+    assert not named

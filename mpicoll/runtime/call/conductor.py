@@ -53,8 +53,8 @@ def _blocking(context: Context, asked_for: CallArguments) -> None:
     key = call_key(method, arguments, algorithm, rules, place)
     known = context.cache.find(key)
     if known is not None:
-        bound = _bound_again(known, context, place, stream)
         context.calls += 1
+        bound = _bound_again(known, context, place, stream)
         operations.run(bound, context)
         if not any(place[3:]):  # what is captured does not wait for its end, as a time limit demands
             shortcut.note(context, asked_for, known, bound)
