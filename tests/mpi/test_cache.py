@@ -59,6 +59,29 @@ def test_more_arrays_than_are_kept(comm, memory, most):
                 assert len(bound_plans(comm)) <= most
 
 
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_calls_in_flight_that_are_forgotten(comm, most):
+    """Programs of calls that run, or wait for their turn, live to their end."""
+    arrays = [(np.zeros(1000 + k), np.zeros(1000 + k)) for k in range(9)]
+    x, y = np.ones(5), np.zeros(5)
+    with mpicoll.override(plan_cache=most):
+        for turn in range(6):
+            comm.Allreduce(x, y)
+            y[:] = -1
+            for k, (source, target) in enumerate(arrays):
+                source[:], target[:] = turn + k, -1
+            requests = [comm.Iallreduce(*pair, algorithm="recursive_doubling") for pair in arrays]
+            comm.Allreduce(x, y)
+            assert (y == comm.size).all()
+            for k, ((_, target), request) in enumerate(zip(arrays, requests, strict=True)):
+                request.Wait()
+                assert (target == comm.size * (turn + k)).all()
+    cache = comm._get_context().cache
+    assert len(cache.calls) <= most
+    programs = [bound for call in cache.calls.values() for bound in call.programs.values()]
+    assert cache.requests == sum(len(bound.requests) for bound in programs)
+
+
 def test_arrays_that_come_and_go(comm, memory):
     """Memory is used again by other arrays, of other sizes and dtypes too."""
     for turn in range(60):
