@@ -24,7 +24,7 @@ from mpicoll.runtime.call.planning import explained, plan_for
 from mpicoll.runtime.context.call_cache import Remembered
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.slot import Slot
-from mpicoll.runtime.cuda.streams import Pointer, on, where
+from mpicoll.runtime.cuda.streams import Pointer, address_on, on, where
 from mpicoll.runtime.paths import offer
 from mpicoll.runtime.paths.table import path
 from mpicoll.runtime.program.bound import Bound
@@ -146,11 +146,7 @@ def nonblocking(call: Call) -> Operation:
     context.check()
     key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
     known = context.cache.find(key)
-    if known is None:
-        operands, trouble = read(call)
-    else:
-        context.calls += 1
-        operands, trouble, call.plan = known.operands, None, known.plan
+    operands, trouble = read(call) if known is None else (_counted(call, known), None)
     if known is None and (operands is None or not is_repeatable(operands, place)):
         key = None
     flight = Flight(call, operands, known, key)
@@ -182,9 +178,13 @@ def _whole(operation: Operation, flight: Flight, trouble: Exception | None) -> R
 
 
 def persistent(call: Call) -> Prepared:
-    """Plan and bind a call once."""
-    context = call.context
-    operands, trouble = read(call)
+    """Plan and bind a call once; one that is remembered is only bound."""
+    context, place = call.context, where(call.stream)
+    key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
+    known = context.cache.find(key)
+    if known is not None and known.operands.device >= 0:
+        call.captured_on(address_on(known.operands.device, call.stream))  # refuses it, as reading does
+    operands, trouble = read(call) if known is None else (_counted(call, known), None)
     taken: list[Slot] = []
     sides: list[int] = []
 
@@ -192,12 +192,17 @@ def persistent(call: Call) -> Prepared:
         yield from ()
         if not taken:
             taken.append(context.own_slot())
+        if known is None and is_repeatable(found, place):
+            _remembered(call, found, plan, key)
         with on(found.device, path(plan.path).side(context, found, taken[0])) as side:
             sides.append(side)
             return execute.bind_new(plan, found, context, side, taken[0])
 
     try:
-        found, bound = context.complete(lambda _: decided(call, operands, trouble, bind), call.name)
+        if known is None:
+            found, bound = context.complete(lambda _: decided(call, operands, trouble, bind), call.name)
+        else:
+            found, bound = known.operands, context.complete(lambda _: bind(known.plan, known.operands), call.name)
     except BaseException:  # then no rank has it, so that the next one has the same lane on all
         for slot in taken:
             context.release(slot)
@@ -206,6 +211,13 @@ def persistent(call: Call) -> Prepared:
     keep, call.arguments = call.arguments, ()
     assert call.plan is not None
     return Prepared(call, call.plan, found, bound, sides[-1], taken[0], keep)
+
+
+def _counted(call: Call, known: Remembered) -> Operands:
+    """Return the operands of a remembered call, which counts as made."""
+    call.context.calls += 1
+    call.plan = known.plan
+    return known.operands
 
 
 def plan(call: Call) -> Plan:
