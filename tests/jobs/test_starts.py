@@ -57,7 +57,7 @@ def test_the_report_under_mpirun(job):
     """Library, launcher and number of ranks are in the report, and agree here."""
     body = """
         from mpicoll import info
-        text = "\\n".join(info.lines())
+        text = "\\n".join(" ".join(row) for row in info.rows())
         assert "WARNING" not in text, text
         assert "MPI library" in text and f"{size}" in text
         last_words()
