@@ -1,5 +1,7 @@
 """Calls on the path mapped, of all forms, from the communicator to what is enqueued."""
 
+# Fixtures are imported, and parameters have their names.
+# ruff: noqa: F401, F811
 
 import struct
 
@@ -8,7 +10,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.errors import StalledError
-from unit.recorded_cuda import CALLER, OTHER, late, peers_of
+from unit.recorded_cuda import CALLER, OTHER, bound_for, comm, late, made, mapped, peers, peers_of, x, y
 
 
 def test_blocking_calls(made, comm, x, y):

@@ -1,5 +1,7 @@
 """The path mapped on a CuPy that only takes notes: what is enqueued, on which stream, in which order."""
 
+# Fixtures are imported, and parameters have their names.
+# ruff: noqa: F401, F811
 
 import struct
 from types import SimpleNamespace
@@ -14,7 +16,7 @@ from mpicoll.runtime.arguments.operators import operator_of
 from mpicoll.runtime.call import conductor
 from mpicoll.runtime.paths import offer
 from mpicoll.runtime.program.bound import LAUNCH, ORDER, SYNC, Bound
-from unit.recorded_cuda import CALLER, OTHER, bound_for, late, peers_of
+from unit.recorded_cuda import CALLER, OTHER, bound_for, comm, late, made, mapped, peers, peers_of, x, y
 
 
 def test_a_call_is_one_launch(made, mapped, comm, x, y):
