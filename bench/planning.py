@@ -19,12 +19,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mpicoll.bench.results import Results
 from rich.console import Console
 from rich.table import Table
 
 import mpicoll
 from mpicoll.algorithms import registry
+from mpicoll.bench.output.results import Results
 from mpicoll.settings import parse_bytes
 
 SIZES = [2, 16, 128, 512, 4096, 65536]

@@ -45,7 +45,7 @@ class Sweep:
         self.stream.use()
         self.comm = mpicoll.Communicator(WORLD)
         self.comm.Allreduce(cp.ones(1), cp.ones(1))  # maps the peers' memory
-        if self.comm._get_context().mapped is None:
+        if isinstance(self.comm._get_context().attached["mapped"], str):
             self.paths = [path for path in paths if path != "mapped"]
         self.rank, self.size = WORLD.rank, WORLD.size
         uid = WORLD.bcast(nccl.get_unique_id() if self.rank == 0 else None)

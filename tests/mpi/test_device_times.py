@@ -16,7 +16,7 @@ WORLD = MPI.COMM_WORLD
 
 def medians(arguments):
     """Run the benchmark and return its medians in microseconds and paths, by size."""
-    from mpicoll.bench import results
+    from mpicoll.bench.output import results
     from mpicoll.bench.run import run
 
     with tempfile.TemporaryDirectory() as mine:
