@@ -4,6 +4,7 @@ import functools
 from contextlib import contextmanager
 
 from mpi.busy import spin
+from mpicoll.runtime.paths import offer
 
 
 @functools.cache
@@ -18,6 +19,13 @@ def allocator(kind):
     if kind == "managed":
         return cupy.cuda.malloc_managed
     return cupy.cuda.MemoryAsyncPool().malloc
+
+
+def usable(comm):
+    """Return the paths that device arrays can take on a communicator, best first."""
+    import cupy
+
+    return [name for name, why in offer.plainly(comm._get_context(), cupy.cuda.Device().id).items() if not why]
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import mpicoll
 from mpi.busy import spin
 from mpi.calling import check
 from mpi.cases import Case
+from mpi.device_arrays import usable
 
 pytestmark = [
     pytest.mark.gpu,
@@ -117,7 +118,7 @@ def test_the_path_is_told(world, memory):
 def test_the_path_can_be_said(world, memory):
     x, y = memory.xp.full(10, 1.0), memory.xp.zeros(10)
     with mpicoll.override(path="auto"):
-        for path in world._get_context().paths():
+        for path in usable(world):
             assert world.Get_plan("Allreduce", x, y, algorithm=f"ring@{path}").path == path
             y.fill(0)
             world.Allreduce(x, y, algorithm=f"ring/2@{path}")
