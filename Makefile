@@ -21,7 +21,7 @@ endif
 
 # Off the powers of two is where most bugs are.  On more than 3 ranks only what depends on their number runs:
 # the tests marked many_ranks, and those on GPUs.
-RANKS := 1 2 3 4 5 7 8
+RANKS := 1 2 3 4 5 8
 CONFORMANCE_RANKS := 1 2 3 5
 ENV := .venv/$(MPI)
 BIN := $(ENV)/bin
@@ -78,7 +78,7 @@ bench: $(READY)  ## measure and validate every collective on N ranks
 bench-gpu: $(READY)  ## the same on CuPy arrays from 8 B to 1 GiB, beside NCCL, the MPI's own and bare messages
 	$(call ranks,$(N),$(BENCH_LIMIT)) -m mpicoll.bench --buffers cupy --baseline nccl,native,limit --max 1G $(ARGS)
 
-test: test-unit test-jobs test-mpi  ## all tests: in one process, in jobs, then on 1, 2, 3, 4, 5, 7 and 8 ranks
+test: test-unit test-jobs test-mpi  ## all tests: in one process, in jobs, then on 1, 2, 3, 4, 5 and 8 ranks
 
 test-unit: $(READY)  ## the tests that need no MPI
 	$(BIN)/python -m pytest tests/unit -n auto --maxprocesses 8 $(ARGS) </dev/null

@@ -20,7 +20,8 @@ from mpicoll.runtime.program.binder import Binder
 SIZE = MPI.COMM_WORLD.Get_size()
 #: what goes around a program is one rank's own affair: more ranks take time and show nothing new
 pytestmark = pytest.mark.ranks(1, 3)
-MANNERS = ("early", "late", "random")
+#: the first one hides least, and is tried on one rank only
+MANNERS = (pytest.param("early", marks=pytest.mark.ranks(1)), "late", "random")
 METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier" and m not in VECTOR]
 #: more segments than are in flight
 MANY = 9
