@@ -163,8 +163,10 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
 
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Request:
         """Start a nonblocking call; local; arguments as in `Call`."""
-        context = self._context = self._context or started_context_of(self, self._rules)
-        self._identities = context.cache.identities
+        context = self._context
+        if context is None:
+            context = self._context = started_context_of(self, self._rules)
+            self._identities = context.cache.identities
         call = Call(context, "nonblocking", method, arguments, algorithm, stream, self._rules)
         return Request(call, conductor.nonblocking(call))
 

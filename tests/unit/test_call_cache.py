@@ -2,7 +2,6 @@
 
 import gc
 import weakref
-from collections import OrderedDict
 from types import SimpleNamespace
 
 import numpy as np
@@ -102,9 +101,20 @@ def test_the_least_recently_used_call_goes_first(comm):
 
 def test_a_call_whose_program_is_new_counts_as_used():
     cache = CallCache()
-    one, _ = cache.remember("one", call()), cache.remember("other", call())
+    one, other = cache.remember("one", call()), cache.remember("other", call())
+    assert other.used > one.used
     cache.keep(one, (0, 0), program())
-    assert list(cache.calls) == ["other", "one"]
+    assert one.used > other.used
+
+
+def test_where_many_must_go_the_oldest_sixteenth_goes_at_once(monkeypatch):
+    cache = CallCache()
+    for number in range(64):
+        cache.remember(number, call())
+    cache.find(0)
+    with mpicoll.override(plan_cache=63):
+        cache.remember("new", call())
+    assert list(cache.calls) == [0, *range(5, 64), "new"]
 
 
 def test_the_plan_cache_counts_calls_and_not_programs_or_slots():
@@ -254,16 +264,6 @@ def test_a_call_that_was_forgotten_while_it_waited_is_remembered_again():
     assert freed(other, bound) == [True, False]
     cache.clear()
     assert (freed(bound), cache.requests) == ([True], 0)
-
-
-def test_a_call_that_another_thread_forgets_is_not_found():
-    class Shared(OrderedDict):
-        def get(self, key):
-            return self.pop(key)
-
-    cache = CallCache()
-    cache.calls = Shared(key=call())
-    assert cache.find("key") is None
 
 
 def test_what_is_no_key_is_not_found():

@@ -20,8 +20,6 @@ from mpicoll.settings import settings
 
 CallKey = tuple[Any, ...]
 
-#: bits of the flags that reading looks at: aligned, writeable
-_READ = 0x100 | 0x400
 #: NumPy's own ways to an address take ten times as long
 _address = MPI.Get_address
 
@@ -81,7 +79,7 @@ def _numpy_array(array: np.ndarray) -> Any:
     if not flags.c_contiguous:
         raise UnreadableError
     try:
-        return _address(array), array.size, array.dtype, flags.num & _READ
+        return _address(array), array.size, array.dtype, flags.num & 0x500  # aligned, writeable: what reading looks at
     except (ValueError, BufferError):  # a dtype that the buffer protocol cannot express, such as a date
         raise UnreadableError from None
 

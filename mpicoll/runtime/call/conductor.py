@@ -54,9 +54,11 @@ def _blocking(context: Context, asked_for: CallArguments) -> None:
     known = context.cache.find(key)
     if known is not None:
         context.calls += 1
-        bound = _bound_again(known, context, place, stream)
+        bound = known.blocking
+        if bound is None or not bound.alive:
+            bound = known.blocking = _bound_again(known, context, place, stream)
         operations.run(bound, context)
-        if not any(place[3:]):  # what is captured does not wait for its end, as a time limit demands
+        if len(place) > 2 and not place[3]:  # what is captured does not wait for its end, as a time limit demands
             shortcut.note(context, asked_for, known, bound)
         return
     call = Call(context, "blocking", method, arguments, algorithm, stream, rules)

@@ -60,6 +60,10 @@ class Flight:
             self.slot = self.context.take_slot()
             if self.slot is None:
                 yield lambda: self.context.free_slot() is not None
+        if self.handover is None and self.known is not None:  # arrays on the host again: no time to lose
+            bound = self.known.program((id(self.slot), 0))
+            if bound is not None:
+                return bound
         if not operands.moved:
             return self._bound(plan, operands)
         from mpicoll.runtime.cuda.order import Handover

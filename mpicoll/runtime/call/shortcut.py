@@ -31,9 +31,11 @@ def note(
         call: the same, as it is remembered.
         bound: its program.
     """
-    method, arguments, algorithm, stream, rules = asked_for
     cupy = sys.modules.get("cupy")
-    if cupy is None or len(arguments) < 2 or Bound.observer is not None:
+    if cupy is None:
+        return
+    method, arguments, algorithm, stream, rules = asked_for
+    if len(arguments) < 2 or Bound.observer is not None:
         return
     if bound.requests or any(poll is not None for poll in bound.polls):
         return

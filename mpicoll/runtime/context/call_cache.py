@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,8 @@ class Remembered:
         requests: number of persistent requests of each program.
         identities: under which it is found, too.
         key: by which it is found, None before it is remembered.
+        used: stamp of its latest use.
+        blocking: that of the programs which blocking calls run, at hand.
     """
 
     operands: Operands
@@ -54,6 +56,8 @@ class Remembered:
     requests: dict[Where, int] = field(default_factory=dict)
     identities: set[Identity] = field(default_factory=set)
     key: Hashable = None
+    used: int = 0
+    blocking: Bound | None = None
 
     @staticmethod
     def of(operands: Operands, plan: Plan) -> Remembered:
@@ -74,27 +78,26 @@ class CallCache:
     With `plan_cache=2` the third call takes the place of the first, unless that was used after the second.
 
     Attributes:
-        calls: by key, the most recently used last.
+        calls: by key.
+        uses: number of uses so far; each call has that of its latest one.
         identities: by identity of the arrays: all that must be as it was, and what is run (see `call/shortcut.py`).
     """
 
     def __init__(self) -> None:
         """Start empty."""
-        self.calls: OrderedDict[Hashable, Remembered] = OrderedDict()
+        self.calls: dict[Hashable, Remembered] = {}
         self.identities: dict[Identity, tuple[Any, ...]] = {}
-        self.requests = 0
+        self.requests = self.uses = 0
         self._changing = threading.RLock()  # calls that do not block are planned in whatever thread makes progress
 
     def find(self, key: Hashable) -> Remembered | None:
         """Return an equal call, which counts as used; None if there is none, or the key is None."""
         try:
             found = self.calls.get(key)
-            if found is not None:
-                self.calls.move_to_end(key)
         except TypeError:  # something that is refused later, such as a list for an algorithm's name
             return None
-        except KeyError:  # another thread has forgotten it meanwhile
-            return None
+        if found is not None:
+            self.uses = found.used = self.uses + 1  # a stamp: another look-up would take the time of the first
         return found
 
     def remember(self, key: Hashable, call: Remembered) -> Remembered:
@@ -104,6 +107,7 @@ class CallCache:
             if known is not None or key is None:
                 return known or call
             self.calls[key], call.key = call, key
+            self._use(call)
             self._shrink()
         return call
 
@@ -115,7 +119,7 @@ class CallCache:
                 if known is not None:
                     self._forget(known)
                 self.calls[call.key] = call
-            self.calls.move_to_end(call.key)
+            self._use(call)
             old = call.programs.get(where)
             if old is not None:
                 old.retire()
@@ -153,11 +157,19 @@ class CallCache:
             while self.calls:
                 self._forget(self.calls.popitem()[1])
 
+    def _use(self, call: Remembered) -> None:
+        self.uses = call.used = self.uses + 1
+
     def _shrink(self) -> None:
-        """Forget the least recently used calls, but never the latest one, until there are few enough."""
+        """Forget the least recently used calls, but never the latest one, until there are few enough.
+
+        A part of them goes at once, for finding the oldest takes a look at all.
+        """
         most = max(settings.plan_cache, 1)
         while len(self.calls) > most or (self.requests > MOST_REQUESTS and len(self.calls) > 1):
-            self._forget(self.calls.popitem(last=False)[1])
+            for call in nsmallest(max(len(self.calls) // 16, 1), self.calls.values(), key=lambda call: call.used):
+                del self.calls[call.key]
+                self._forget(call)
 
     def _forget(self, call: Remembered) -> None:
         for identity in tuple(call.identities):  # an array that goes meanwhile takes its own away

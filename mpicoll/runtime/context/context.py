@@ -168,10 +168,13 @@ class Context(Traffic):
 
     def take_slot(self) -> Slot | None:
         """Take a slot for a call that does not block, None while all are taken."""
-        slot = self.free_slot()
-        if slot is not None:
-            slot.taken = True
-        return slot
+        slots = self.slots
+        for number in range(1, 1 + NONBLOCKING):
+            slot = slots.get(number) or self.slot(number)
+            if not slot.taken:
+                slot.taken = True
+                return slot
+        return None
 
     def own_slot(self) -> Slot:
         """Return a slot for a persistent request, with a lane of its own as far as there are tags."""

@@ -99,7 +99,9 @@ class Bound:
                 action()
         finally:
             self.reached = position
-        self.end_run()
+        self.running = False
+        if self.retired:
+            self.free()
 
     def pending(self, position: int) -> str:
         """Return in words which message the action at a position waits for."""
