@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 from mpicoll import __version__
 from mpicoll.algorithms import registry
@@ -88,18 +91,28 @@ def _verify(chosen: argparse.Namespace) -> int:
     if chosen.algorithm:
         cards = [registry.get(chosen.collective, chosen.algorithm)]
     failed = 0
-    with Progress(disable=not sys.stderr.isatty()) as progress:
-        bar = progress.add_task("verifying", total=len(cards))
-        for card in cards:
-            try:
-                cases = verify_algorithm(card, sizes, _roots)
-                print(f"{card.collective}.{card.name}: {cases} cases proven")
-            except ScheduleError as error:
-                failed += 1
-                print(f"FAILED {error}")
-            progress.advance(bar)
+    workers = min(len(os.sched_getaffinity(0)), len(cards))
+    with ProcessPoolExecutor(workers, get_context("fork")) as pool:  # forked, to know what is registered here
+        proofs = [pool.submit(_proof, card.collective, card.name, sizes) for card in cards]
+        with Progress(disable=not sys.stderr.isatty()) as progress:
+            bar = progress.add_task("verifying", total=len(cards))
+            for proof in proofs:
+                proven, words = proof.result()
+                failed += not proven
+                print(words, flush=True)
+                progress.advance(bar)
     print(f"{len(cards) - failed} algorithms proven, {failed} failed, sizes {_span(sizes)}")
     return 1 if failed else 0
+
+
+def _proof(collective_name: str, name: str, sizes: tuple[int, ...]) -> tuple[bool, str]:
+    """Return (whether an algorithm is proven for these sizes, what is said of it)."""
+    card = registry.get(collective_name, name)
+    try:
+        cases = verify_algorithm(card, sizes, _roots)
+    except ScheduleError as error:
+        return False, f"FAILED {error}"
+    return True, f"{card.collective}.{card.name}: {cases} cases proven"
 
 
 def _roots(size: int) -> list[int]:
