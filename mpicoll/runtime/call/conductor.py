@@ -148,9 +148,14 @@ def nonblocking(call: Call) -> Operation:
     context.check()
     key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
     known = context.cache.find(key)
-    operands, trouble = read(call) if known is None else (_counted(call, known), None)
-    if known is None and (operands is None or not is_repeatable(operands, place)):
-        key = None
+    operands: Operands | None
+    if known is not None:
+        context.calls += 1
+        operands, trouble, call.plan = known.operands, None, known.plan
+    else:
+        operands, trouble = read(call)
+        if operands is None or not is_repeatable(operands, place):
+            key = None
     flight = Flight(call, operands, known, key)
     keep = (call.arguments, flight)
     call.arguments = ()  # the arrays live as long as the operation, and no longer
@@ -184,9 +189,7 @@ def persistent(call: Call) -> Prepared:
     context, place = call.context, where(call.stream)
     key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
     known = context.cache.find(key)
-    if known is not None and known.operands.device >= 0:
-        call.captured_on(address_on(known.operands.device, call.stream))  # refuses it, as reading does
-    operands, trouble = read(call) if known is None else (_counted(call, known), None)
+    operands, trouble = read(call) if known is None else (_read_before(call, known), None)
     taken: list[Slot] = []
     sides: list[int] = []
 
@@ -215,11 +218,14 @@ def persistent(call: Call) -> Prepared:
     return Prepared(call, call.plan, found, bound, sides[-1], taken[0], keep)
 
 
-def _counted(call: Call, known: Remembered) -> Operands:
-    """Return the operands of a remembered call, which counts as made."""
+def _read_before(call: Call, known: Remembered) -> Operands:
+    """Return the operands of a remembered call, which counts as made; refuse it where it would be captured."""
+    operands = known.operands
+    if operands.device >= 0:
+        call.captured_on(address_on(operands.device, call.stream))
     call.context.calls += 1
     call.plan = known.plan
-    return known.operands
+    return operands
 
 
 def plan(call: Call) -> Plan:

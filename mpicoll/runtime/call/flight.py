@@ -55,14 +55,13 @@ class Flight:
 
     def bind(self, plan: Plan, operands: Operands) -> Routine[Bound]:
         """Return the call's program, on a stream beside the caller's, in a slot that is free."""
-        way = path(plan.path)
-        while self.slot is None and not way.ordered:
+        while self.slot is None and not path(plan.path).ordered:
             self.slot = self.context.take_slot()
             if self.slot is None:
                 yield lambda: self.context.free_slot() is not None
         if self.handover is None and self.known is not None:  # arrays on the host again: no time to lose
-            bound = self.known.program((id(self.slot), 0))
-            if bound is not None:
+            bound = self.known.programs.get((id(self.slot), 0))
+            if bound is not None and bound.alive:
                 return bound
         if not operands.moved:
             return self._bound(plan, operands)

@@ -143,11 +143,6 @@ class Bound:
         if not self.running:
             self.free()
 
-    def end_run(self) -> None:
-        """Note that a run has ended well; what was retired meanwhile is freed."""
-        self.running = False
-        if self.retired:
-            self.free()
 
 
 @contextmanager

@@ -243,7 +243,9 @@ def _actions(operation: Operation, bound: Bound) -> Routine[None]:
             traffic.busy = False
         if operation.position == bound.last_start:
             operation.started = True
-    bound.end_run()  # where an action raises, `Traffic.spoiled` sees to the messages
+    bound.running = False  # where an action raises, `Traffic.spoiled` sees to the messages
+    if bound.retired:
+        bound.free()
 
 
 def run(bound: Bound, traffic: Traffic) -> None:
