@@ -20,7 +20,7 @@ class Way:
     Attributes:
         algorithm: the algorithm's name.
         segments: number of segments, 0 where there is no such thing.
-        path: "host", "direct", "staged" or "mapped"; "" where there is no such thing.
+        path: name of a path; "" where there is no such thing.
         reason: who chose.
     """
 

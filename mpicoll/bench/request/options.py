@@ -15,6 +15,7 @@ from mpicoll.bench.request import reading
 from mpicoll.bench.request.cases import DEFAULT_CALLS, UNEVEN
 from mpicoll.bench.request.numbers import DTYPES, REDUCTIONS
 from mpicoll.bench.request.reading import Many, One
+from mpicoll.dispatch.paths import serving
 
 #: a run ends when it has taken so many times its budget: every measurement takes its least, however little is left
 PATIENCE = 10
@@ -60,7 +61,7 @@ class Options:
         warmup: calls before the timed ones, besides the validated one.
         budget: seconds for the whole run.
         buffers: "numpy", "cupy" or "auto".
-        path: "auto", "direct", "staged" or "mapped".
+        path: "auto", or the name of a path for device arrays.
         forms: which of False (out of place) and True (in place).
         json: file for the results.
         compute: measure overlap with so many seconds of computation (0: as the call takes); None: do not.
@@ -143,7 +144,7 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     add("--budget", read=reading.seconds, default=90.0, metavar="SECONDS", help="time for the whole run (90)")
     arrays = "arrays; `auto` is cupy if every rank has a GPU"
     add("--buffers", choices=("numpy", "cupy", "auto"), default="auto", help=arrays)
-    paths = ("auto", "direct", "staged", "mapped")
+    paths = ("auto", *serving("device"))
     add("--path", choices=paths, default="auto", help="how CuPy arrays travel (auto)")
     forms = parser.add_mutually_exclusive_group()
     given: dict[str, Any] = {"dest": "forms", "action": "store_const", "default": (False, True)}
