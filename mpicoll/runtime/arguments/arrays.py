@@ -128,18 +128,6 @@ def device_of(array: Array) -> int:
     return -1 if isinstance(array, np.ndarray) else int(array.device.id)
 
 
-def device_of_argument(argument: Any) -> int:
-    """Return the device number of an argument as a caller gave it, -1 for one that is on none."""
-    first = argument[0] if isinstance(argument, list | tuple) and argument else argument
-    if is_cupy(first):
-        return device_of(first)
-    if hasattr(first, "__cuda_array_interface__"):
-        import cupy
-
-        return device_of(cupy.asarray(first))
-    return -1
-
-
 def flatten(collective: str, name: str, array: Array, *, writes: bool) -> Flat:
     """Return the array flat in C order: a view if it is contiguous, else a packed copy.
 

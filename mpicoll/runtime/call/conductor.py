@@ -65,20 +65,6 @@ def _blocking(context: Context, asked_for: CallArguments) -> None:
     _run(call, lambda found: key if is_repeatable(found, place) else None)
 
 
-def look_up(context: Context, asked_for: CallArguments) -> tuple[Remembered, Bound]:
-    """Return (call, program) of a blocking call that is remembered, without making it.
-
-    Raises:
-        LookupError: it was not made before, or is one that is decided each time.
-    """
-    method, arguments, algorithm, stream, rules = asked_for
-    place = where(stream)
-    known = context.cache.find(call_key(method, arguments, algorithm, rules, place))
-    if known is None:
-        raise LookupError(f"{method.lower()}: this call is not remembered")
-    return known, _bound_again(known, context, place, stream)
-
-
 def _bound_again(known: Remembered, context: Context, place: tuple[Any, ...], stream: Any) -> Bound:
     """Return the program of a remembered call on its stream, bound now if it was made in another form only.
 

@@ -193,11 +193,11 @@ def _bound(call: Call, operands: Operands, limit: int, bind: Bind) -> Routine[tu
 
 def at_home(operands: Operands, context: Context) -> Operands:
     """Return the call on the device where the communicator's calls work, if there is one."""
-    if operands.device < 0 or offer.home(context) in (-1, operands.device):
+    if operands.device < 0 or (home := offer.home(context)) in (-1, operands.device):
         return operands
     from mpicoll.runtime.cuda.migrate import moved
 
-    return moved(operands, offer.home(context))
+    return moved(operands, home)
 
 
 def is_repeatable(operands: Operands, place: tuple[Any, ...]) -> bool:

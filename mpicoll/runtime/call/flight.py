@@ -60,8 +60,8 @@ class Flight:
             if self.slot is None:
                 yield lambda: self.context.free_slot() is not None
         if self.handover is None and self.known is not None:  # arrays on the host again: no time to lose
-            bound = self.known.programs.get((id(self.slot), 0))
-            if bound is not None and bound.alive:
+            bound = self.known.program((id(self.slot), 0))
+            if bound is not None:
                 return bound
         if not operands.moved:
             return self._bound(plan, operands)

@@ -160,21 +160,19 @@ class Context(Traffic):
 
     def free_slot(self) -> Slot | None:
         """Return a slot for a call that does not block, None while all are taken."""
+        slots = self.slots
         for number in range(1, 1 + NONBLOCKING):
-            slot = self.slot(number)
+            slot = slots.get(number) or self.slot(number)
             if not slot.taken:
                 return slot
         return None
 
     def take_slot(self) -> Slot | None:
         """Take a slot for a call that does not block, None while all are taken."""
-        slots = self.slots
-        for number in range(1, 1 + NONBLOCKING):
-            slot = slots.get(number) or self.slot(number)
-            if not slot.taken:
-                slot.taken = True
-                return slot
-        return None
+        slot = self.free_slot()
+        if slot is not None:
+            slot.taken = True
+        return slot
 
     def own_slot(self) -> Slot:
         """Return a slot for a persistent request, with a lane of its own as far as there are tags."""
