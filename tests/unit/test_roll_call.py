@@ -2,6 +2,7 @@
 
 import gc
 import json
+import math
 import socket
 import threading
 import time
@@ -12,14 +13,14 @@ import pytest
 from mpicoll.runtime.mpi import roll_call
 from mpicoll.runtime.mpi.roll_call import Answer, Desk, ask
 
-CALLS = {"calls": 7, "moved": 1203, "busy": True, "waiting": True}
+CALLS = {"calls": 7, "moved": 1203, "busy": True, "waiting": True, "outside": math.inf}
 
 
 class Context:
     """What a desk sees of a communicator's context."""
 
-    def __init__(self, calls=7, moved=1203, busy=True, waiting=True):
-        self.calls, self.moved, self.busy, self.waiting = calls, moved, busy, waiting
+    def __init__(self, calls=7, moved=1203, busy=True, waiting=True, ended=-math.inf):
+        self.calls, self.moved, self.busy, self.waiting, self.ended = calls, moved, busy, waiting, ended
 
 
 @pytest.fixture
@@ -57,6 +58,8 @@ def test_what_a_process_knows_of_its_calls(desk):
     assert ask({3: desk.address}, "one", None) == {3: Answer(**CALLS)}
     context.calls, context.busy, context.waiting = 8, False, False
     assert ask({3: desk.address}, "one", None) == {3: Answer(8, 1203, False)}
+    context.ended = time.monotonic() - 20
+    assert 20 <= ask({3: desk.address}, "one", None)[3].outside < 25
 
 
 def test_several_ranks_answer_for_themselves():
@@ -179,7 +182,7 @@ class Other(threading.Thread):
 
 
 def honest(asked, number):
-    return json.dumps({"nonce": asked["nonce"], "calls": 3, "moved": number, "busy": False, "waiting": False}).encode()
+    return json.dumps({**CALLS, "nonce": asked["nonce"], "calls": 3, "moved": number, "busy": False, "waiting": False}).encode()
 
 
 def test_a_lost_answer_is_asked_for_again():
@@ -218,7 +221,7 @@ def test_an_answer_with_the_right_number_that_makes_no_sense(soon, wrong):
     """As an impostor would give that has seen the question; whoever asks must be able to count with it."""
     other = Other(
         lambda asked, number: json.dumps(
-            {"nonce": asked["nonce"]} | (wrong and {"moved": 1, "busy": False, "waiting": False} | wrong)
+            {"nonce": asked["nonce"]} | (wrong and {"moved": 1, "busy": False, "waiting": False, "outside": 1.0} | wrong)
         ).encode()
     )
     assert ask({0: other.address}, "one", None) == {}

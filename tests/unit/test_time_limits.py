@@ -172,6 +172,14 @@ def test_a_rank_that_is_in_an_earlier_call_is_not_missing(scene, earlier):
     assert scene.verdict() == "rank 0 on host0 has not made the call"
 
 
+def test_a_rank_that_has_just_left_an_earlier_call_has_the_limit_before_it(scene):
+    """What waits for it may have waited for as long as that call took; then it is named like others."""
+    scene.answer(3, calls=4, outside=LIMIT - 1)
+    assert scene.verdicts() == (None, 20)
+    scene.answer(3, calls=4, outside=LIMIT)
+    assert scene.verdict() == "rank 3 on host1 has not made the call"
+
+
 def test_a_rank_that_waits_in_this_call_is_no_reason_to_wait(scene):
     for rank in (0, 2, 3):
         scene.answer(rank, waiting=True)

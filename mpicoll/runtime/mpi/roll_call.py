@@ -4,12 +4,13 @@ Neither a dead rank nor a stuck MPI is in the way.  A process with a time limit 
 answers at any time for this process's own calls.  A rank that has waited too long asks the desks of the others.
 
     question   {"to": token, "nonce": n, "id": communicator, "birth": [group, ordinal]}
-    answer     {"nonce": n, "calls": 7, "moved": 1203, "busy": false, "waiting": true}
+    answer     {"nonce": n, "calls": 7, "moved": 1203, "busy": false, "waiting": true, "outside": 12.5}
 """
 
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import socket
 import threading
@@ -46,12 +47,14 @@ class Answer:
         moved: steps that its calls there have made.
         busy: it is in local work of a call there, such as an operator.
         waiting: it waits in a call there that has a limit of its own.
+        outside: seconds since a call there ended on it, inf if none has.
     """
 
     calls: int
     moved: int = 0
     busy: bool = False
     waiting: bool = False
+    outside: float = math.inf
 
 
 class Asked(Protocol):
@@ -60,6 +63,7 @@ class Asked(Protocol):
     calls: int
     moved: int
     busy: bool
+    ended: float
 
     @property
     def waiting(self) -> bool:
@@ -125,7 +129,8 @@ class Desk(threading.Thread):
                 return None
             context, birth = self.contexts.get(question["id"]), question["birth"]
             if context is not None:
-                said = Answer(context.calls, context.moved, context.busy, context.waiting)
+                outside = time.monotonic() - context.ended
+                said = Answer(context.calls, context.moved, context.busy, context.waiting, outside)
             else:
                 said = Answer(0 if birth and self.births[birth[0]] >= birth[1] else -1)
             return json.dumps({"nonce": question["nonce"], **asdict(said)}).encode()
@@ -175,6 +180,7 @@ def _collect(own: socket.socket, nonces: dict[int, int], answers: dict[int, Answ
     try:
         said = json.loads(own.recv(LONGEST))
         rank = nonces[said["nonce"]]
-        answers[rank] = Answer(int(said["calls"]), int(said["moved"]), bool(said["busy"]), bool(said["waiting"]))
+        counts, states = (int(said["calls"]), int(said["moved"])), (bool(said["busy"]), bool(said["waiting"]))
+        answers[rank] = Answer(*counts, *states, float(said["outside"]))
     except Exception:  # nothing has come, or not one of ours
         return

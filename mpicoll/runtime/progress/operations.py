@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from inspect import GEN_CLOSED, GEN_SUSPENDED, getgeneratorstate
@@ -206,6 +207,7 @@ class Operation:
         if self.traffic.last.get(self.lane) is self:
             del self.traffic.last[self.lane]
         self.started = self.done = True
+        self.traffic.ended = time.monotonic()
         if self._may_be_written():
             faults.abandoned.append((self.traffic, self.keep, self.routine, self.condition))
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from mpi4py import MPI
@@ -28,6 +29,7 @@ class Traffic:
         calls: calls made on the communicator, this rank's latest included.
         moved: steps that operations on it have made.
         busy: a call on it is in local work now.
+        ended: when an operation on it ended last, in seconds of time.monotonic(), -inf if none has.
         last: the last operation of each tag lane, as long as it is in flight.
         broken: what has broken it, "" if nothing has.
         refused: the error of its first call, None if that went well.
@@ -40,6 +42,7 @@ class Traffic:
         self.rank, self.size = parent.rank, parent.size
         self.last: dict[int, Any] = {}
         self.calls = self.moved = 0
+        self.ended = -math.inf
         self.busy = self.freed = self.forked = False
         self.broken = ""
         self.refused: Exception | None = None

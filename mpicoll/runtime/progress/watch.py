@@ -54,7 +54,7 @@ class Watch:
         desks = {r: directory[w] for r, w in enumerate(self.world_ranks) if r != me and w in directory}
         answers = roll_call.ask(desks, self.id, None if self.id else self.birth)
         late = [r for r, answer in answers.items() if answer.calls < number]
-        absent = sorted(r for r in late if not (answers[r].busy or answers[r].waiting))
+        absent = sorted(r for r in late if self._is_absent(answers[r], patience.limit))
         silent = [r for r in range(self.size) if r != me and r not in answers]
         before, patience.moves = patience.moves, sum(answer.moved for answer in answers.values())
         moving = not silent and (before is None or before != patience.moves)
@@ -62,6 +62,11 @@ class Watch:
         if not absent and (moving or working or self._slow(pending_bytes, patience)):
             return None
         return self._words(absent, silent, desks)
+
+    @staticmethod
+    def _is_absent(late: roll_call.Answer, limit: float) -> bool:
+        """Tell whether a late rank is in no call, and was in none for the limit: a call before may have kept it."""
+        return not (late.busy or late.waiting) and late.outside >= limit
 
     def _slow(self, pending_bytes: int, patience: Patience) -> bool:
         """Tell whether messages of so many bytes may still be on a slow link, which all ranks share."""
