@@ -16,6 +16,8 @@ from mpicoll.dispatch.rules import MOST_SEGMENTS, Choice, Rule, parse_choice, pa
 from mpicoll.errors import UnsupportedError
 from mpicoll.settings import format_bytes
 
+#: binary digits of a message size that the cost model looks at
+SIZE_DIGITS = 5
 #: numbers of segments that the cost model tries
 SEGMENTS = (1, 2, 4, 8, 16, 32)
 
@@ -93,8 +95,25 @@ def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str
     for rule in _table(tuning):
         if rule.matches(facts.collective, facts.nbytes, facts.size, facts.memory) and _usable(rule.choice, facts):
             return _complete(rule.choice, facts), f"tuning table {tuning or '(packaged)'}: {rule}"
-    best = min((c for c in candidates(facts) if c.seconds is not None), key=lambda c: c.seconds or 0.0)
-    return best.choice, f"cost model for {best.choice.path}: {PATHS[best.choice.path].model.source}"
+    best = _cheapest(replace(facts, nbytes=_size_class(facts.nbytes)), registry.revision())
+    return best, f"cost model for {best.path}: {PATHS[best.path].model.source}"
+
+
+@lru_cache(maxsize=4096)
+def _cheapest(facts: Facts, revision: int) -> Choice:
+    """Return the choice that takes the least time, the same until the registry changes."""
+    return min((c for c in candidates(facts) if c.seconds is not None), key=lambda c: c.seconds or 0.0).choice
+
+
+def _size_class(nbytes: int | None) -> int | None:
+    """Return a size with its first five binary digits, such as 992 for 1000: what is between takes equally long.
+
+    So a program whose sizes all differ has few to decide on.
+    """
+    if nbytes is None:
+        return None
+    dropped = max(nbytes.bit_length() - SIZE_DIGITS, 0)
+    return nbytes >> dropped << dropped
 
 
 def _pinned(facts: Facts) -> Choice:

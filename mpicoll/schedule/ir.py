@@ -165,6 +165,14 @@ class Schedule:
     blocks: int
     scratch: tuple[int, ...] = field(default=())
     window: int = 0
+    _hash: int | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        """Return a hash that is computed once: schedules are long, and looked up for each new size."""
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash((self.steps, self.blocks, self.scratch, self.window)))
+        assert self._hash is not None
+        return self._hash
 
     @staticmethod
     def of(steps: Iterable[Step], blocks: int, scratch: Scratch | None = None, window: int = 0) -> Schedule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,18 @@ from mpicoll.errors import UnsupportedError
 Array = Any
 
 
+class Extent(NamedTuple):
+    """What a remembered call knows of a flat array whose memory is the caller's, and which it does not keep alive."""
+
+    dtype: np.dtype
+    size: int
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes."""
+        return self.size * self.dtype.itemsize
+
+
 @dataclass
 class Flat:
     """One user array, flat.
@@ -22,7 +34,7 @@ class Flat:
     Of a (3, 4) array of float32 at address 4096 `part(4, 8)` has 8 elements from address 4112 on.
 
     Attributes:
-        array: one-dimensional and contiguous; the user's own memory unless packed.
+        array: one-dimensional and contiguous; the user's own memory unless packed; its extent in a remembered call.
         pointer: address of its first element.
         device: device number, -1 on the host.
         before: functions that fill a packed copy before the call.

@@ -4,6 +4,9 @@ A remembered call is found by its key, and nothing of it is decided again.  What
 the key leaves out would be a call that is taken for another one; so both are kept side by side, and
 a test changes each of these things and asks that the key differs.  Of an array the key has address,
 size, dtype, flags and place, but not the array itself, which it must not keep alive.
+
+A key is (signature, addresses).  Calls of one signature differ in nothing but where their arrays are: one that
+is decided is so for all of them.  So the signature has the distance of arrays that overlap.
 """
 
 from __future__ import annotations
@@ -18,7 +21,11 @@ from mpicoll.algorithms.registry import revision
 from mpicoll.runtime.arguments.operators import Average, Op
 from mpicoll.settings import settings
 
-CallKey = tuple[Any, ...]
+#: of the arrays among a call's first two arguments, 0 for what is none
+Addresses = tuple[int, ...]
+CallKey = tuple[tuple[Any, ...], Addresses]
+#: what reading sees of a buffer argument but its address; the address, and bytes from there on
+Read = tuple[Any, int, int]
 
 #: NumPy's own ways to an address take ten times as long
 _address = MPI.Get_address
@@ -31,7 +38,7 @@ class UnreadableError(Exception):
 def call_key(
     method: str, arguments: tuple[Any, ...], algorithm: Any, rules: str, where: tuple[Any, ...]
 ) -> CallKey | None:
-    """Return the key of a call, the same in all forms; None if it must not be remembered.
+    """Return (signature, addresses) of a call, the same in all forms; None if it must not be remembered.
 
     Args:
         method: the call, such as "Allreduce".
@@ -41,14 +48,21 @@ def call_key(
         where: device and stream on which it would run (see `streams.where`).
     """
     key = [method, algorithm, rules, settings.version, revision(), *where]
+    addresses: Addresses = ()
+    end, distance = 0, None
     try:
         for argument in arguments[:2]:
-            key.append(_buffers[type(argument)](argument))  # noqa: PERF401  (takes less time for so few)
+            state, address, nbytes = _buffers[type(argument)](argument)
+            key.append(state)
+            if addresses and address < end and addresses[0] < address + nbytes:
+                distance = address - addresses[0]
+            addresses, end = (*addresses, address), address + nbytes
         for argument in arguments[2:]:
-            key.append(_others[type(argument)](argument))  # noqa: PERF401
+            key.append(_others[type(argument)](argument))  # noqa: PERF401  (takes less time for so few)
     except UnreadableError:
         return None
-    return tuple(key)
+    key.append(distance)
+    return tuple(key), addresses
 
 
 class _Readers(dict[type, Callable[[Any], Any]]):
@@ -62,41 +76,51 @@ class _Readers(dict[type, Callable[[Any], Any]]):
         return reader
 
 
-def _buffer_reader(kind: type) -> Callable[[Any], Any]:
+def _buffer_reader(kind: type) -> Callable[[Any], Read]:
     """Return the reader of everything that reading sees of a buffer argument of a type."""
     if kind is np.ndarray:
         return _numpy_array
     if kind in (list, tuple):
-        return lambda spec: (kind, _buffers[type(spec[0])](spec[0]), *map(_plain, spec[1:])) if spec else _plain(spec)
-    if kind.__name__ != "ndarray" or not kind.__module__.startswith("cupy"):
-        return _plain
-    return _cupy_array if hasattr(kind, "_c_contiguous") else lambda a: (*_cupy_data(a), a.shape, a.strides)
+        return _specification
+    if kind.__name__ == "ndarray" and kind.__module__.startswith("cupy"):
+        return _cupy_array if hasattr(kind, "_c_contiguous") else _strided_cupy_array
+    return lambda item: (_others[kind](item), 0, 0)
 
 
-def _numpy_array(array: np.ndarray) -> Any:
-    """Return a NumPy array's state, if it is contiguous: what is packed is not remembered."""
+def _specification(spec: Any) -> Read:
+    """Read a list or tuple of an array, counts, displacements and type."""
+    if not spec:
+        return _plain(spec), 0, 0
+    first, *rest = spec
+    state, address, nbytes = _buffers[type(first)](first)
+    return (type(spec), state, *[_others[type(item)](item) for item in rest]), address, nbytes
+
+
+def _numpy_array(array: np.ndarray) -> Read:
+    """Read a NumPy array, if it is contiguous: what is packed is not remembered."""
     flags = array.flags
     if not flags.c_contiguous:
         raise UnreadableError
-    try:
-        return _address(array), array.size, array.dtype, flags.num & 0x500  # aligned, writeable: what reading looks at
+    try:  # aligned and writeable: what reading looks at
+        return (array.size, array.dtype, flags.num & 0x500), _address(array), array.nbytes
     except (ValueError, BufferError):  # a dtype that the buffer protocol cannot express, such as a date
         raise UnreadableError from None
 
 
-def _cupy_array(array: Any) -> Any:
-    """Return a CuPy array's state; of a contiguous one the shape does not matter.
+def _cupy_array(array: Any) -> Read:
+    """Read a CuPy array; of a contiguous one the shape does not matter.
 
     The dtype comes first, so that it equals no NumPy array's state: managed memory has one address for both.
     """
-    data = array.data
-    if array._c_contiguous:
-        return array.dtype, data.ptr, data.device_id, array.size
-    return array.dtype, data.ptr, data.device_id, array.shape, array.strides
+    if not array._c_contiguous:
+        return _strided_cupy_array(array)
+    data, dtype, size = array.data, array.dtype, array.size
+    return (dtype, data.device_id, size), data.ptr, size * dtype.itemsize
 
 
-def _cupy_data(array: Any) -> tuple[Any, ...]:
-    return array.dtype, array.data.ptr, array.device.id
+def _strided_cupy_array(array: Any) -> Read:
+    """Read a CuPy array of which nothing more is known."""
+    return (array.dtype, array.device.id, array.shape, array.strides), array.data.ptr, array.size * array.dtype.itemsize
 
 
 def _plain(item: Any) -> Any:

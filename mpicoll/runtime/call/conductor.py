@@ -51,7 +51,7 @@ def _blocking(context: Context, asked_for: CallArguments) -> None:
     method, arguments, algorithm, stream, rules = asked_for
     place = where(stream)
     key = call_key(method, arguments, algorithm, rules, place)
-    known = context.cache.find(key)
+    known = context.cache.find_anywhere(key)
     if known is not None:
         context.calls += 1
         bound = known.blocking
@@ -118,7 +118,7 @@ def _remembered(call: Call, operands: Operands, plan: Plan, key: Any) -> Remembe
         plan: what was chosen.
         key: of the call, None if it must not be remembered.
     """
-    return None if key is None else call.context.cache.remember(key, Remembered.of(operands, plan))
+    return None if key is None else call.context.cache.decide(key, operands, plan)
 
 
 def _finish(operands: Operands, bound: Bound, context: Context) -> None:
@@ -133,7 +133,7 @@ def nonblocking(call: Call) -> Operation:
     context, place = call.context, where(call.stream)
     context.check()
     key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
-    known = context.cache.find(key)
+    known = context.cache.find_anywhere(key)
     operands: Operands | None
     if known is not None:
         context.calls += 1
@@ -174,7 +174,7 @@ def persistent(call: Call) -> Prepared:
     """Plan and bind a call once; one that is remembered is only bound."""
     context, place = call.context, where(call.stream)
     key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
-    known = context.cache.find(key)
+    known = context.cache.find_anywhere(key)
     operands, trouble = read(call) if known is None else (_read_before(call, known), None)
     taken: list[Slot] = []
     sides: list[int] = []

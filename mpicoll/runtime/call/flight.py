@@ -75,7 +75,7 @@ class Flight:
     def _bound(self, plan: Plan, operands: Operands) -> Bound:
         way, slot = path(plan.path), self.slot or self.context.slot(0)
         if self.known is None and self.key is not None and not operands.moved:
-            self.known = self.context.cache.remember(self.key, Remembered.of(operands, plan))
+            self.known = self.context.cache.decide(self.key, operands, plan)
         if self.handover is None:  # arrays on the host
             return execute.bind(plan, operands, self.context, 0, slot, self.known)
         with on(operands.device, way.side(self.context, operands, slot)) as side:

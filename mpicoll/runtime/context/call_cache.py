@@ -2,10 +2,12 @@
 
 There is one for a communicator.  A call is found by its key, which has everything that was read of its
 arguments (see `call/call_key.py`); of CuPy arrays it is found sooner by their identity, for such an
-array cannot be given other memory, another dtype or another size.  The least recently used call goes first.
+array cannot be given other memory, another dtype or another size.  A call whose arrays were never there before is
+not decided again where another one of its signature was.  The least recently used call goes first.
 
-    key -> Remembered(operands, plan, programs {(slot, stream): Bound})
+    (signature, addresses) -> Remembered(operands, plan, programs {(slot, stream): Bound})
     (method, id(sendbuf), id(recvbuf)) -> the same, with all that must be as it was
+    signature -> Decided(operands, plan), of which a Remembered is made for any addresses
 """
 
 from __future__ import annotations
@@ -13,16 +15,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Hashable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import Any
 
-import numpy as np
-
 from mpicoll.dispatch.plan import Plan
-from mpicoll.runtime.arguments.arrays import Flat
+from mpicoll.runtime.arguments.arrays import Extent, Flat
 from mpicoll.runtime.arguments.operands import Operands
-from mpicoll.runtime.host import work
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.settings import settings
 
@@ -35,9 +35,67 @@ Where = tuple[int, int]
 Identity = tuple[str, int, int]
 
 
+#: signature and addresses, see `call/call_key.py`
+Key = tuple[Hashable, tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """A call that is decided, wherever its arrays are.
+
+    Attributes:
+        operands: of one such call, without memory.
+        plan: what was chosen.
+        places: of input and output: the number of the argument in whose memory it lies, and the bytes from there.
+    """
+
+    operands: Operands
+    plan: Plan
+    places: tuple[tuple[int, int], tuple[int, int]]
+
+    @staticmethod
+    def of(operands: Operands, plan: Plan, addresses: tuple[int, ...]) -> Decided:
+        """Return what holds for all calls of one signature, from one whose arrays are at these addresses."""
+        source, target = _extent(operands.input), _extent(operands.output)
+        places = _place(source, addresses), _place(target, addresses)
+        if operands.output is operands.input:
+            target = source
+        return Decided(replace(operands, input=source, output=target), plan, places)
+
+    def at(self, addresses: tuple[int, ...]) -> Remembered:
+        """Return the call whose arrays are at these addresses."""
+        known, (source, target) = self.operands, self.places
+        moved = copy(known)
+        moved.input = _moved(known.input, source, addresses)
+        same = known.output is known.input
+        moved.output = moved.input if same else _moved(known.output, target, addresses)
+        return Remembered(moved, self.plan)
+
+
+def _extent(flat: Flat | None) -> Flat | None:
+    """Return a flat array without its memory, which it then does not keep alive."""
+    return flat and Flat(Extent(flat.array.dtype, flat.size), flat.pointer, flat.device)
+
+
+def _place(flat: Flat | None, addresses: tuple[int, ...]) -> tuple[int, int]:
+    """Return (number of the argument in whose memory a flat array lies, bytes from its address).
+
+    That is the one that begins last of those before it: others lie elsewhere, or overlap, at a fixed distance.
+    """
+    if flat is None or not flat.size:
+        return 0, 0
+    address, number = max((a, k) for k, a in enumerate(addresses) if 0 < a <= flat.pointer)
+    return number, flat.pointer - address
+
+
+def _moved(flat: Flat | None, place: tuple[int, int], addresses: tuple[int, ...]) -> Flat | None:
+    """Return a flat array at its place in the arguments' memory."""
+    return flat and Flat(flat.array, addresses[place[0]] + place[1], flat.device)
+
+
 @dataclass(eq=False)
 class Remembered:
-    """A call that need not be decided again.
+    """A call that need not be decided again, nor bound, where its programs live.
 
     Attributes:
         operands: of the call, over arrays that do not keep the memory alive.
@@ -59,13 +117,6 @@ class Remembered:
     used: int = 0
     blocking: Bound | None = None
 
-    @staticmethod
-    def of(operands: Operands, plan: Plan) -> Remembered:
-        """Return a call as it can be remembered."""
-        same = operands.output is operands.input
-        source = borrowed(operands.input)
-        return Remembered(replace(operands, input=source, output=source if same else borrowed(operands.output)), plan)
-
     def program(self, where: Where) -> Bound | None:
         """Return the program for a slot and stream, None if there is none that can run."""
         found = self.programs.get(where)
@@ -79,6 +130,7 @@ class CallCache:
 
     Attributes:
         calls: by key.
+        decided: what holds for calls of a signature, by that.
         uses: number of uses so far; each call has that of its latest one.
         identities: by identity of the arrays: all that must be as it was, and what is run (see `call/shortcut.py`).
     """
@@ -86,6 +138,7 @@ class CallCache:
     def __init__(self) -> None:
         """Start empty."""
         self.calls: dict[Hashable, Remembered] = {}
+        self.decided: dict[Hashable, Decided] = {}
         self.identities: dict[Identity, tuple[Any, ...]] = {}
         self.requests = self.uses = 0
         self._changing = threading.RLock()  # calls that do not block are planned in whatever thread makes progress
@@ -99,6 +152,27 @@ class CallCache:
         if found is not None:
             self.uses = found.used = self.uses + 1  # a stamp: another look-up would take the time of the first
         return found
+
+    def find_anywhere(self, key: Key | None) -> Remembered | None:
+        """Return an equal call, remembered now if only one with arrays elsewhere was; None as in `find`."""
+        found = self.find(key)
+        if found is not None or key is None or key[0] not in self.decided:
+            return found
+        with self._changing:
+            decided = self.decided.pop(key[0], None)  # and back at the end, as the latest one
+            if decided is None:
+                return None
+            self.decided[key[0]] = decided
+            return self.remember(key, decided.at(key[1]))
+
+    def decide(self, key: Key, operands: Operands, plan: Plan) -> Remembered:
+        """Keep what was decided for calls of a signature; return this one, which is remembered."""
+        decided = Decided.of(operands, plan, key[1])
+        with self._changing:
+            self.decided[key[0]] = decided
+            while len(self.decided) > max(settings.plan_cache, 1):
+                del self.decided[next(iter(self.decided))]
+            return self.remember(key, decided.at(key[1]))
 
     def remember(self, key: Hashable, call: Remembered) -> Remembered:
         """Keep a call, unless its key is None; return it, or the one that was remembered meanwhile."""
@@ -154,6 +228,7 @@ class CallCache:
     def clear(self) -> None:
         """Forget all calls, and free their programs."""
         with self._changing:
+            self.decided.clear()
             while self.calls:
                 self._forget(self.calls.popitem()[1])
 
@@ -180,17 +255,3 @@ class CallCache:
         self.requests -= sum(call.requests.values())
         call.programs.clear()
         call.requests.clear()
-
-
-def borrowed(flat: Flat | None) -> Flat | None:
-    """Return the flat array over memory that it does not keep alive."""
-    if flat is None:
-        return None
-    if not flat.array.nbytes:  # such as x[:0], which keeps all of x alive
-        return Flat(np.empty(0, flat.array.dtype), flat.pointer, flat.device)
-    run, dtype = (flat.pointer, flat.array.nbytes), flat.array.dtype
-    if isinstance(flat.array, np.ndarray):
-        return Flat(work.view(run, dtype), flat.pointer, flat.device)
-    from mpicoll.runtime.cuda.work import view
-
-    return Flat(view(run, dtype, flat.device), flat.pointer, flat.device)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 
 from mpicoll.runtime.arguments.operators import Operator, is_half, whole
 from mpicoll.runtime.program.local_work import Action, Poll, Run
@@ -16,9 +16,7 @@ CHUNK = 1 << 15
 
 def view(run: Run, dtype: np.dtype) -> np.ndarray:
     """Return an array over raw memory; it does not keep the memory alive."""
-    address, nbytes = run
-    memory: Any = (ctypes.c_char * nbytes).from_address(address)
-    array: np.ndarray = np.frombuffer(memory, dtype)
+    array: np.ndarray = np.frombuffer(MPI.buffer.fromaddress(*run), dtype)  # type: ignore[call-overload]
     return array
 
 

@@ -14,6 +14,7 @@ from mpicoll.runtime.program.binder import Binder
 from mpicoll.runtime.program.bound import LAUNCH, Bound
 from mpicoll.runtime.program.layout import Layout, Shape
 from mpicoll.runtime.program.local_work import Action, LocalWork
+from mpicoll.runtime.program.placement import Placement
 from mpicoll.runtime.program.wrapper import Wrapper
 from mpicoll.schedule import pack as packing
 from mpicoll.schedule.planner import compile_program
@@ -38,13 +39,13 @@ class Messages(Path):
     ) -> None:
         """Append the messages and the local work of a plan; arguments as in `Path.bind`."""
         shape = Shape.of(operands, context.rank, context.size)
-        program = program_of(plan, shape, operands.aliased)
-        layout = Layout(shape, program.schedule, program.segments, program.lanes, operands.dtype.itemsize)
+        placement = placement_of(plan, shape, operands.aliased, operands.dtype.itemsize)
+        layout = placement.layout
         work, where, wrapper = self.surroundings(operands, stream, slot, layout)
         bases = {**where, "scratch": self.scratch(operands, slot, layout)}
         binder = Binder(context.comm, work, context.waiter, slot.lane)
         op = self.operator(operands, stream)
-        binder.bind(bound, program, layout, bases, operands.dtype, op, wrapper)
+        binder.bind(bound, placement, bases, operands.dtype, op, wrapper)
         bound.add(LAUNCH, *then)
 
     def surroundings(self, operands: Operands, stream: int, slot: Slot, layout: Layout) -> Surroundings:
@@ -68,8 +69,25 @@ class Messages(Path):
 
 
 @lru_cache(maxsize=4096)
+def placement_of(plan: Plan, shape: Shape, aliased: bool, itemsize: int) -> Placement:
+    """Return the compiled program for a plan and a shape, placed in its buffers.
+
+    Args:
+        plan: what was chosen.
+        shape: of the call.
+        aliased: input and output are the same memory.
+        itemsize: bytes of an element.
+    """
+    program = program_of(plan, shape, aliased)
+    return Placement.of(program, Layout(shape, program.schedule, program.segments, program.lanes, itemsize))
+
+
 def program_of(plan: Plan, shape: Shape, aliased: bool) -> Program:
-    """Return the compiled program for a plan and a shape."""
+    """Return the compiled program for a plan and a shape; arguments as in `placement_of`."""
     segments = plan.segments
     schedule = packing.pack(plan.schedule, lambda ref: shape.contiguous(ref, segments))
-    return compile_program(schedule, segments, plan.lanes, aliased)
+    return _compiled(schedule, segments, plan.lanes, aliased)
+
+
+#: calls of most sizes share the compiled program of a schedule
+_compiled = lru_cache(maxsize=1024)(compile_program)

@@ -10,10 +10,10 @@ from mpi4py import MPI
 from mpicoll.runtime.arguments.operators import Operator
 from mpicoll.runtime.mpi.waiter import Waiter
 from mpicoll.runtime.program.bound import LAUNCH, ORDER, START, SYNC, WAIT, Bound
-from mpicoll.runtime.program.layout import Layout, cut
+from mpicoll.runtime.program.layout import cut
 from mpicoll.runtime.program.local_work import Action, LocalWork, Run
+from mpicoll.runtime.program.placement import Placement, Span, located
 from mpicoll.runtime.program.wrapper import Wrapper
-from mpicoll.schedule.ir import Reduce
 from mpicoll.schedule.program import TAGS, Instruction, Launch, Program, Start, Sync, Transfer, Wait, tag_of
 from mpicoll.schedule.segment_waits import Edges, finished_early
 
@@ -37,8 +37,7 @@ class Binder:
     def bind(
         self,
         bound: Bound,
-        program: Program,
-        layout: Layout,
+        placement: Placement,
         bases: dict[str, int],
         dtype: np.dtype,
         op: Operator | None,
@@ -48,17 +47,16 @@ class Binder:
 
         Args:
             bound: where they are appended.
-            program: whose instructions.
-            layout: places and lengths of the program's cells.
+            placement: of the program in its buffers.
             bases: addresses at which "input", "output" and "scratch" start.
             dtype: of the elements.
             op: the operator, None where there is none.
             wrapper: what goes around the program and its segments.
         """
-        program = finished_early(program) if wrapper.by_segment else program
+        program = finished_early(placement.program) if wrapper.by_segment else placement.program
         edges = Edges.of(program) if wrapper.by_segment else Edges({}, {})
         bound.program = program
-        runs = [self._run(t, layout, bases) for t in program.transfers]
+        runs = [located(span, bases) for span in placement.messages]
         bound.nbytes = [nbytes for _, nbytes in runs]
         each = zip(program.transfers, runs, strict=True)
         bound.messages = [[self._request(t, program.lanes, piece) for piece in cut(run)] for t, run in each]
@@ -69,7 +67,7 @@ class Binder:
             for segment in edges.begin.get(place, []):
                 wrapper.begin(bound, segment)
             if isinstance(instruction, Launch):
-                bound.add(LAUNCH, *self._work(program, instruction.work, layout, bases, dtype, op))
+                bound.add(LAUNCH, *self._work(placement.works[instruction.work], bases, dtype, op))
             self._add(bound, instruction, synced_later)
             for segment in edges.end.get(place, []):
                 wrapper.end(bound, segment)
@@ -91,13 +89,6 @@ class Binder:
                 last = work not in synced_later
                 bound.add(SYNC, self.memory.sync(work, last), poll=self.memory.poll(work, last))
 
-    def _run(self, transfer: Transfer, layout: Layout, bases: dict[str, int]) -> Run:
-        """Return the memory of a message."""
-        runs = layout.runs(transfer.ref, transfer.segment, bases)
-        if len(runs) > 1:
-            raise AssertionError(f"message of {transfer.ref} is not contiguous: {runs}")
-        return runs[0] if runs else (0, 0)
-
     def _request(self, transfer: Transfer, lanes: int, run: Run) -> MPI.Prequest:
         address, nbytes = run
         tag = self.lane * TAGS + tag_of(transfer, lanes)
@@ -106,41 +97,15 @@ class Binder:
         return make(buffer, transfer.peer, tag)
 
     def _work(
-        self, program: Program, number: int, layout: Layout, bases: dict[str, int], dtype: np.dtype, op: Operator | None
+        self, rows: tuple[tuple[Span, ...], ...], bases: dict[str, int], dtype: np.dtype, op: Operator | None
     ) -> list[Action]:
-        """Return the actions of one work of a program; arguments as in `bind`."""
-        work = program.works[number]
-        operation = work.operation
-        target = layout.runs(operation.target, work.segment, bases)
-        sources = operation.sources if isinstance(operation, Reduce) else (operation.source,)
-        columns = [layout.runs(ref, work.segment, bases) for ref in sources]
-        rows = pieces(target, *columns)
-        if len(sources) == 1:
-            return [self.memory.copy(to, origin) for to, origin in rows if to[0] != origin[0]]
+        """Return the actions of one work of a program: of its rows, and else as in `bind`."""
+        placed = [[located(span, bases) for span in row] for row in rows]
+        if all(len(row) == 2 for row in rows):
+            return [self.memory.copy(to, origin) for to, origin in placed if to[0] != origin[0]]
         if op is None:
             return []  # a barrier's tokens have no elements
-        return [self.memory.reduce(op, dtype, to, list(origins)) for to, *origins in rows]
-
-
-def pieces(*columns: list[Run]) -> list[tuple[Run, ...]]:
-    """Return columns of runs of the same total length, cut so that pieces line up.
-
-    pieces([(0, 30)], [(100, 10), (200, 20)]) == [((0, 10), (100, 10)), ((10, 20), (200, 20))]
-    """
-    places = [0] * len(columns)
-    used = [0] * len(columns)
-    rows: list[tuple[Run, ...]] = []
-    while places[0] < len(columns[0]):
-        left = [column[place][1] - u for column, place, u in zip(columns, places, used, strict=True)]
-        length = min(left)
-        rows.append(
-            tuple((column[place][0] + u, length) for column, place, u in zip(columns, places, used, strict=True))
-        )
-        for k in range(len(columns)):
-            used[k] += length
-            if left[k] == length:
-                places[k], used[k] = places[k] + 1, 0
-    return rows
+        return [self.memory.reduce(op, dtype, to, origins) for to, *origins in placed]
 
 
 def _synced_later(program: Program) -> set[int]:
