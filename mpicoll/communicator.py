@@ -20,7 +20,7 @@ from mpicoll.persistent import Persistent
 from mpicoll.point_to_point import PointToPoint
 from mpicoll.request import MessageRequest, PersistentRequest, Request
 from mpicoll.runtime.arguments.bufspec import is_in_place, read_spec
-from mpicoll.runtime.call import conductor
+from mpicoll.runtime.call import conductor, shortcut
 from mpicoll.runtime.call.agreement import Word, asked
 from mpicoll.runtime.call.decision import Call
 from mpicoll.runtime.context.context import Context
@@ -119,7 +119,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         """
         known = self._identities.get((method, id(arguments[0]), id(arguments[1])))
         if known is not None:
-            asked, where, (context, turn, bound, actions), _ = known
+            asked, where, (context, turn, bound, actions, checks), _, _ = known
             rest, exact, wanted, given, rules, scope, assigned, registered = asked
             get_stream, current, get_device, device = where
             if (
@@ -136,16 +136,20 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
                 and not in_flight
                 and not is_finalized()
                 and not turn.locked()  # by this thread, from within a call; for another one it may wait a moment
+                and (checks is None or (checks[0](arguments[0]) and checks[1](arguments[1])))
             ):
                 with turn:
                     if bound.alive and not context.broken:  # looked at now, for another thread may have had its turn
                         context.caller = get_ident()
                         context.calls += 1
                         try:
-                            for action in actions:
-                                action()
+                            if checks is None:
+                                for action in actions:
+                                    action()
+                            else:
+                                bound.run()
                         except BaseException as error:
-                            context.spoiled(bound, 0, error)
+                            conductor.failed(context, bound, arguments, error)
                             raise
                         finally:
                             context.caller = 0
@@ -168,7 +172,11 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
             context = self._context = started_context_of(self, self._rules)
             self._identities = context.cache.identities
         call = Call(context, "nonblocking", method, arguments, algorithm, stream, self._rules)
-        return Request(call, conductor.nonblocking(call))
+        known = None
+        if len(arguments) > 1:
+            noted = self._identities.get((method, id(arguments[0]), id(arguments[1])))
+            known = shortcut.found(noted, arguments, algorithm, stream, self._rules)
+        return Request(call, conductor.nonblocking(call, known))
 
     def _prepare(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> PersistentRequest:
         """Make a persistent call; arguments as in `Call`."""

@@ -99,5 +99,5 @@ def test_managed_memory_has_one_address_on_host_and_device():
     """Even where all numbers are the same by chance."""
     host, address = at(0, "f8", 1), keys._address(MEMORY)
     device = device_array(cupy_class(_c_contiguous=True), ptr=address, device=1, size=host.flags.num & 0x500)
-    assert keys._numpy_array(host) == (address, 1, np.dtype("f8"), device.size)
+    assert keys._numpy_array(host) == ((1, np.dtype("f8"), device.size), address, 8)
     assert key_of(host, Y) != key_of(device, Y)

@@ -37,12 +37,15 @@ class Machine:
         cuda = SimpleNamespace(get_current_stream=lambda: self.stream, runtime=runtime)
         monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=Array, cuda=cuda))
         self.turn = threading.Lock()
-        self.context = SimpleNamespace(calls=0, turn=self.turn, broken="", spoiled=lambda *_: None, cache=CallCache())
+        self.context = SimpleNamespace(
+            calls=0, rank=0, turn=self.turn, broken="", spoiled=lambda *_: None, cache=CallCache()
+        )
         self.known, self.left = self.context.cache.identities, 0
         self.comm = SimpleNamespace(_identities=self.known, _rules="", _run_in_turn=self.long_way)
 
     def bound(self, **changed):
-        found = {"alive": True, "actions": [self.launch], "polls": [None], "requests": [], "reached": 0} | changed
+        found = {"alive": True, "actions": [self.launch], "polls": [None], "requests": [], "reached": 0}
+        found |= {"limited": False, "name": "", "pending": lambda position: ""} | changed
         self.last = SimpleNamespace(retire=lambda: None, **found)
         return self.last
 
@@ -56,7 +59,7 @@ class Machine:
         self.keep(arguments, self.bound(**changed), algorithm, stream)
 
     def keep(self, arguments, bound, algorithm=None, stream=None):
-        call = self.context.cache.remember(object(), Remembered(None, None))
+        call = self.context.cache.remember(object(), Remembered(SimpleNamespace(device=0), None))
         shortcut.note(self.context, ("Allreduce", arguments, algorithm, stream, ""), call, bound)
         return call
 
@@ -281,7 +284,6 @@ def test_what_may_change_in_place_or_has_to_wait_is_never_found_by_identity(mach
     machine.note((x, y, MPI.SUM), requests=["one"])
     machine.note(([x, counts], y, MPI.SUM))
     machine.note((x, Array(device=1), MPI.SUM))
-    machine.note((None, None, MPI.SUM))
     assert not machine.known
 
 

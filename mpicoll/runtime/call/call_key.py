@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.algorithms.registry import revision
+from mpicoll.algorithms import registry
 from mpicoll.runtime.arguments.operators import Average, Op
 from mpicoll.settings import settings
 
@@ -29,6 +29,8 @@ Read = tuple[Any, int, int]
 
 #: NumPy's own ways to an address take ten times as long
 _address = MPI.Get_address
+#: what changes with every setting and algorithm; asking for it by name takes several times as long
+_setting, _scope, _changes = settings.__dict__, settings.scope, registry.changes
 
 
 class UnreadableError(Exception):
@@ -47,22 +49,21 @@ def call_key(
         rules: of the communicator.
         where: device and stream on which it would run (see `streams.where`).
     """
-    key = [method, algorithm, rules, settings.version, revision(), *where]
-    addresses: Addresses = ()
-    end, distance = 0, None
     try:
-        for argument in arguments[:2]:
-            state, address, nbytes = _buffers[type(argument)](argument)
-            key.append(state)
-            if addresses and address < end and addresses[0] < address + nbytes:
-                distance = address - addresses[0]
-            addresses, end = (*addresses, address), address + nbytes
-        for argument in arguments[2:]:
-            key.append(_others[type(argument)](argument))  # noqa: PERF401  (takes less time for so few)
+        others = tuple([_others[type(argument)](argument) for argument in arguments[2:]])
+        if len(arguments) < 2:
+            read = [_buffers[type(argument)](argument) for argument in arguments]
+            buffers, distance, addresses = tuple([r[0] for r in read]), None, tuple([r[1] for r in read])
+        else:
+            one, other = arguments[:2]
+            first, here, long = _buffers[type(one)](one)
+            second, there, wide = _buffers[type(other)](other)
+            buffers, addresses = (first, second), (here, there)
+            distance = there - here if here < there + wide and there < here + long else None
     except UnreadableError:
         return None
-    key.append(distance)
-    return tuple(key), addresses
+    settled = algorithm, rules, _setting["assigned"], _scope().version, _changes[0]
+    return (method, buffers, others, distance, where, settled), addresses
 
 
 class _Readers(dict[type, Callable[[Any], Any]]):
@@ -91,9 +92,9 @@ def _specification(spec: Any) -> Read:
     """Read a list or tuple of an array, counts, displacements and type."""
     if not spec:
         return _plain(spec), 0, 0
-    first, *rest = spec
+    first = spec[0]
     state, address, nbytes = _buffers[type(first)](first)
-    return (type(spec), state, *[_others[type(item)](item) for item in rest]), address, nbytes
+    return (type(spec), state, tuple([_others[type(item)](item) for item in spec[1:]])), address, nbytes
 
 
 def _numpy_array(array: np.ndarray) -> Read:
@@ -157,9 +158,16 @@ def _in_place(item: Any) -> Any:
 
 def _datatype(given: MPI.Datatype) -> Any:
     """Return a predefined type; others' handles are given out again."""
+    if is_own_type(given):
+        return MPI.Datatype, id(given)
     if not given.is_predefined:
         raise UnreadableError
     return MPI.Datatype, given.handle
+
+
+def is_own_type(item: Any) -> bool:
+    """Tell whether this is one of mpi4py's types, of which each is the only object with its meaning for ever."""
+    return id(item) in _OWN_TYPES
 
 
 def _op(op: MPI.Op) -> Any:
@@ -171,7 +179,16 @@ def _op(op: MPI.Op) -> Any:
     return op.handle
 
 
+#: identities of mpi4py's types, which live for ever
+_OWN_TYPES = frozenset(id(one) for one in vars(MPI).values() if type(one) is MPI.Datatype and one.is_predefined)
 #: identities of mpi4py's operators, which live for ever
 _OWN_OPS = frozenset(map(id, (MPI.SUM, MPI.PROD, MPI.MAX, MPI.MIN, MPI.LAND, MPI.LOR, MPI.BAND, MPI.BOR)))
+
+
+
+def reader_of(kind: type) -> Callable[[Any], Read]:
+    """Return the reader of a buffer argument of a type, which raises UnreadableError where more could change."""
+    return _buffers[kind]
+
 
 _buffers, _others = _Readers(_buffer_reader), _Readers(_other_reader)

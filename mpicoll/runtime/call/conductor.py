@@ -31,38 +31,46 @@ from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress import faults, operations
 from mpicoll.runtime.progress.exchange import Later, Routine, finished
 from mpicoll.runtime.progress.operations import Operation
+from mpicoll.runtime.progress.straight import Straight, goes_straight
 
 #: method, arguments, algorithm, stream, and the communicator's rules
 CallArguments = tuple[str, tuple[Any, ...], Any, Any, str]
 
 
 def blocking(context: Context, asked_for: CallArguments) -> None:
-    """Make a blocking call; where it fails with messages on their way, their memory is kept."""
+    """Make a blocking call: run a remembered one, or decide and remember.
+
+    Where it fails with messages on their way, their memory is kept.
+    """
+    method, arguments, algorithm, stream, rules = asked_for
     try:
-        _blocking(context, asked_for)
+        place = where(stream)
+        key = call_key(method, arguments, algorithm, rules, place)
+        known = context.cache.find(key) or context.cache.find_anywhere(key)
+        if known is not None:
+            context.calls += 1
+            bound = known.blocking
+            if bound is None or not bound.alive:
+                bound = known.blocking = _bound_again(known, context, place, stream)
+            operations.run(bound, context)
+            if len(place) < 3 or not place[3]:  # what is captured does not wait for its end, as a time limit demands
+                shortcut.note(context, asked_for, known, bound)
+            return
+        call = Call(context, "blocking", method, arguments, algorithm, stream, rules)
+        _run(call, lambda found: key if is_repeatable(found, place) else None)
     except BaseException:
         if context.broken:
             faults.abandoned.append((context, asked_for))
         raise
 
 
-def _blocking(context: Context, asked_for: CallArguments) -> None:
-    """Run a remembered call, or decide and remember."""
-    method, arguments, algorithm, stream, rules = asked_for
-    place = where(stream)
-    key = call_key(method, arguments, algorithm, rules, place)
-    known = context.cache.find_anywhere(key)
-    if known is not None:
-        context.calls += 1
-        bound = known.blocking
-        if bound is None or not bound.alive:
-            bound = known.blocking = _bound_again(known, context, place, stream)
-        operations.run(bound, context)
-        if len(place) > 2 and not place[3]:  # what is captured does not wait for its end, as a time limit demands
-            shortcut.note(context, asked_for, known, bound)
-        return
-    call = Call(context, "blocking", method, arguments, algorithm, stream, rules)
-    _run(call, lambda found: key if is_repeatable(found, place) else None)
+def failed(context: Context, bound: Bound, arguments: tuple[Any, ...], error: BaseException) -> None:
+    """Do what is to be done for a call that was found by the shortcut, and raised; raises the error with more words, if there are any."""
+    try:
+        operations.failed(bound, context, error)
+    finally:
+        if context.broken:
+            faults.abandoned.append((context, arguments))
 
 
 def _bound_again(known: Remembered, context: Context, place: tuple[Any, ...], stream: Any) -> Bound:
@@ -128,16 +136,25 @@ def _finish(operands: Operands, bound: Bound, context: Context) -> None:
     execute.unpack(operands)
 
 
-def nonblocking(call: Call) -> Operation:
-    """Start a call that does not block; local."""
-    context, place = call.context, where(call.stream)
+def nonblocking(call: Call, known: Remembered | None = None) -> Operation:
+    """Start a call that does not block; local.
+
+    Args:
+        call: as it was made.
+        known: an equal call, if one was found by the shortcut.
+    """
+    context, place, key = call.context, where(call.stream), None
     context.check()
-    key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
-    known = context.cache.find_anywhere(key)
+    if known is None:
+        key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
+        known = context.cache.find(key) or context.cache.find_anywhere(key)
     operands: Operands | None
     if known is not None:
         context.calls += 1
         operands, trouble, call.plan = known.operands, None, known.plan
+        straight = _straight(call, known)
+        if straight is not None:
+            return straight
     else:
         operands, trouble = read(call)
         if operands is None or not is_repeatable(operands, place):
@@ -152,6 +169,22 @@ def nonblocking(call: Call) -> Operation:
     if not (operation.ran or asked()):  # what ranks tell each other is told by Wait, whoever comes first
         operation.check()  # what planning has found
     return operation
+
+
+def _straight(call: Call, known: Remembered) -> Straight | None:
+    """Return a remembered call on its way, None if there is more to it than its program."""
+    if not goes_straight(known.operands.device):
+        return None
+    context = call.context
+    slot = context.free_slot()
+    bound = slot and known.program((id(slot), 0))
+    if bound is None or slot is None:
+        return None
+    slot.taken = True
+    keep, call.arguments = call.arguments, ()
+    straight = Straight(context, bound, keep, slot=slot)
+    straight.check()
+    return straight
 
 
 def _whole(operation: Operation, flight: Flight, trouble: Exception | None) -> Routine[None]:
@@ -174,7 +207,7 @@ def persistent(call: Call) -> Prepared:
     """Plan and bind a call once; one that is remembered is only bound."""
     context, place = call.context, where(call.stream)
     key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
-    known = context.cache.find_anywhere(key)
+    known = context.cache.find(key) or context.cache.find_anywhere(key)
     operands, trouble = read(call) if known is None else (_read_before(call, known), None)
     taken: list[Slot] = []
     sides: list[int] = []

@@ -16,6 +16,7 @@ from mpicoll.runtime.paths.table import path
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress.exchange import Routine
 from mpicoll.runtime.progress.operations import COMMON, Operation, steps
+from mpicoll.runtime.progress.straight import Straight, goes_straight
 
 
 class Flight:
@@ -144,8 +145,10 @@ class Prepared:
 
     def start(self) -> Operation:
         """Start the call."""
-        context = self.call.context
+        context, operands = self.call.context, self.operands
         context.check()
+        if goes_straight(operands.device) and not (operands.before or operands.after):
+            return Straight(context, self.bound, self, lane=self.lane)
         flight = Flight(self.call, self.operands)
         bound = flight.ordered(self.bound, self.side, self.plan)
         return Operation(

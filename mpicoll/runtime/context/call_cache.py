@@ -28,6 +28,8 @@ from mpicoll.settings import settings
 
 #: persistent requests that a communicator's programs have at most, of about 1 KB each in the MPI library
 MOST_REQUESTS = 1 << 16
+#: identities under which a call is found at most
+MOST_IDENTITIES = 4
 
 #: slot and stream for which a program is bound
 Where = tuple[int, int]
@@ -106,6 +108,7 @@ class Remembered:
         key: by which it is found, None before it is remembered.
         used: stamp of its latest use.
         blocking: that of the programs which blocking calls run, at hand.
+        found: how often it was found by its key.
     """
 
     operands: Operands
@@ -116,6 +119,7 @@ class Remembered:
     key: Hashable = None
     used: int = 0
     blocking: Bound | None = None
+    found: int = 0
 
     def program(self, where: Where) -> Bound | None:
         """Return the program for a slot and stream, None if there is none that can run."""
@@ -154,10 +158,12 @@ class CallCache:
         return found
 
     def find_anywhere(self, key: Key | None) -> Remembered | None:
-        """Return an equal call, remembered now if only one with arrays elsewhere was; None as in `find`."""
-        found = self.find(key)
-        if found is not None or key is None or key[0] not in self.decided:
-            return found
+        """Return the call with a key, remembered now, if one was decided whose arrays were elsewhere; else None."""
+        try:
+            if key is None or key[0] not in self.decided:
+                return None
+        except TypeError:  # as in `find`
+            return None
         with self._changing:
             decided = self.decided.pop(key[0], None)  # and back at the end, as the latest one
             if decided is None:
@@ -209,7 +215,7 @@ class CallCache:
         Args:
             call: that was remembered.
             identity: its method and buffers.
-            arrays: buffers that are arrays.
+            arrays: buffers that are arrays, on whose lives it depends.
             others: buffers that are none, such as a root's number, which keep their identity here.
             known: all that must be as it was, and what is run.
         """
@@ -221,6 +227,8 @@ class CallCache:
                 cache.identities.pop(identity, None)
             call.identities.discard(identity)
 
+        if len(call.identities) >= MOST_IDENTITIES:
+            self._forget_identities(call)
         watched = [weakref.ref(array, gone) for array in arrays]
         self.identities[identity] = (*known, (watched, others))
         call.identities.add(identity)
@@ -246,10 +254,13 @@ class CallCache:
                 del self.calls[call.key]
                 self._forget(call)
 
-    def _forget(self, call: Remembered) -> None:
+    def _forget_identities(self, call: Remembered) -> None:
         for identity in tuple(call.identities):  # an array that goes meanwhile takes its own away
             self.identities.pop(identity, None)
         call.identities.clear()
+
+    def _forget(self, call: Remembered) -> None:
+        self._forget_identities(call)
         for bound in call.programs.values():
             bound.retire()
         self.requests -= sum(call.requests.values())

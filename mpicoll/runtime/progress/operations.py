@@ -21,7 +21,7 @@ from mpicoll.settings import settings
 #: lane of calls whose messages follow each other; persistent requests have others
 COMMON = 0
 
-def _modes() -> tuple[float, bool, bool]:
+def modes() -> tuple[float, bool, bool]:
     """Return (time limit in seconds, ranks share errors, a thread makes progress), kept between changes."""
     version = settings.version
     if version != _known_modes[0]:
@@ -63,6 +63,8 @@ class Operation:
     result: Any = None
     error: BaseException | None = None
     patience: faults.Patience | None = None
+    routine: Routine[Any] | None = None
+    shares_errors = False
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class Operation:
         self.number, self.scope = traffic.calls, settings.scope()
         if name:
             self.name = name
-        limit, self.shares_errors, threaded = _modes()
+        limit, self.shares_errors, threaded = modes()
         if limit > 0:
             self.patience = faults.Patience(limit)
         self.routine = make(self)
@@ -133,9 +135,11 @@ class Operation:
             self._go_on()
 
     def _go_on(self) -> None:
+        routine = self.routine
+        assert routine is not None
         try:
             with on_device(self.device):
-                if self._goes_to_the_end():
+                if self._goes_through(routine):
                     self._end()
                     return
                 if self.shares_errors:
@@ -143,7 +147,7 @@ class Operation:
                 if self.patience and not self.own and self.patience.is_over(self.moved):
                     self._give_up(self._stall(self.patience))
         except BaseException as error:
-            if not isinstance(error, Exception) and getgeneratorstate(self.routine) != GEN_CLOSED:
+            if not isinstance(error, Exception) and getgeneratorstate(routine) != GEN_CLOSED:
                 raise  # interrupted while it waited: nothing is lost, it can be waited for again
             self._fail(error)
             if not isinstance(error, Exception):
@@ -161,12 +165,11 @@ class Operation:
         """Return the call with its number, for messages."""
         return self.bound.name.format(self.number) or self.name or f"call #{self.number}"
 
-    def _goes_to_the_end(self) -> bool:
+    def _goes_through(self, routine: Routine[Any]) -> bool:
         if self.condition is not None and not self.condition():
             return False
         if not self.moved:
             self.traffic.check()
-        routine = self.routine
         for self.condition in routine:  # an interrupt cannot come between the two, and lose a condition
             self.moved += 1
             self.traffic.moved += 1
@@ -210,15 +213,17 @@ class Operation:
         self.traffic.ended = time.monotonic()
         if self._may_be_written():
             faults.abandoned.append((self.traffic, self.keep, self.routine, self.condition))
-        else:
+        elif self.routine is not None:
             with suppress(ValueError):  # it is running now
                 self.routine.close()
         self.keep = self.condition = None
 
     def _may_be_written(self) -> bool:
         """Tell whether messages may still come into its memory: of a program that failed, or of ranks' words."""
-        exchanging = not self.ran and getgeneratorstate(self.routine) == GEN_SUSPENDED
-        return self.error is not None and (bool(self.traffic.broken) or exchanging)
+        if self.error is None:
+            return False
+        exchanging = self.routine is not None and not self.ran and getgeneratorstate(self.routine) == GEN_SUSPENDED
+        return bool(self.traffic.broken) or exchanging
 
 
 def steps(operation: Operation, bound: Bound) -> Routine[None]:
@@ -265,8 +270,13 @@ def run(bound: Bound, traffic: Traffic) -> None:
     try:
         bound.run()
     except BaseException as error:
-        raised = faults.explained(error, bound.name.format(traffic.calls), traffic.rank, bound.pending(bound.reached))
-        traffic.spoiled(bound, bound.reached, error)
-        if raised is error:
-            raise
+        failed(bound, traffic, error)
+        raise
+
+
+def failed(bound: Bound, traffic: Traffic, error: BaseException) -> None:
+    """Note that a program raised while it ran by itself; raises the error with more words, if there are any."""
+    raised = faults.explained(error, bound.name.format(traffic.calls), traffic.rank, bound.pending(bound.reached))
+    traffic.spoiled(bound, bound.reached, error)
+    if raised is not error:
         raise raised from error

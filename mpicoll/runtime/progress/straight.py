@@ -1,0 +1,109 @@
+"""Straight operations: a program of host memory on its way, without a routine around it.
+
+A call that was made before, on arrays in host memory, has nothing left to decide, to pack or to order with a
+stream: it is its program.  So its operation steps through the actions itself, in a third of the time.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.progress.operations import COMMON, Operation, modes
+from mpicoll.runtime.progress.traffic import Traffic
+from mpicoll.runtime.progress.turns import Helper, advance_all, in_flight, lock
+
+
+def goes_straight(device: int) -> bool:
+    """Tell whether calls on a device, -1 for the host, may go straight: no time limit and no other rank's errors."""
+    limit, shares_errors, _ = modes()
+    return device < 0 and not limit > 0 and not shares_errors
+
+
+class Straight(Operation):
+    """A program on its way.
+
+    Attributes:
+        acting: an action is under way, and cannot be done again.
+        slot: that it gives back at its end, None if it keeps it.
+    """
+
+    acting = False
+
+    def __init__(self, traffic: Traffic, bound: Bound, keep: object, *, lane: int = COMMON, slot: Any = None) -> None:
+        """Begin, as far as that goes without waiting.
+
+        Args:
+            traffic: of the communicator whose operation it is.
+            bound: the program.
+            keep: lives until the operation ends.
+            lane: as in `Operation`.
+            slot: see above.
+        """
+        self.traffic, self.bound, self.keep, self.lane, self.slot = traffic, bound, keep, lane, slot
+        self.number = traffic.calls
+        bound.running = self.ran = True
+        with lock:
+            before, traffic.last[lane] = traffic.last.get(lane), self
+            if before is not None and not before.started:
+                self.condition = lambda: before.started
+            in_flight.append(self)
+            self.advance()
+        if not self.done and modes()[2]:
+            Helper.wake()
+
+    def advance(self) -> None:
+        """Go on as far as possible without waiting; an error is kept for the one who waits for this operation."""
+        if self.done:
+            return
+        try:
+            if self._goes_to_the_end():
+                self.bound.running = False
+                self._end()
+                if self.bound.retired:
+                    self.bound.free()
+        except BaseException as error:
+            if not isinstance(error, Exception) and not self.acting:
+                raise  # interrupted while it waited: nothing is lost, it can be waited for again
+            self._fail(error)
+            if not isinstance(error, Exception):
+                raise
+
+    def wait(self) -> None:
+        """Return once it has ended, having advanced all operations meanwhile."""
+        while not self.done:
+            if len(in_flight) > 1:
+                advance_all()
+            else:
+                with lock:
+                    self.advance()
+            if not self.done:
+                os.sched_yield()
+        self.check()
+
+    def _goes_to_the_end(self) -> bool:
+        if self.condition is not None:
+            if not self.condition():
+                return False
+            self.condition = None
+        if not self.position:
+            self.traffic.check()
+        bound = self.bound
+        actions, polls, end = bound.actions, bound.polls, len(bound.actions)
+        while self.position < end:
+            poll = polls[self.position]
+            if poll is not None and not poll():
+                return False
+            self.acting = True
+            actions[self.position]()
+            self.acting = False
+            if self.position == bound.last_start:
+                self.started = True
+            self.position += 1
+        return True
+
+    def _end(self) -> None:
+        super()._end()
+        if self.slot is not None:
+            self.slot.taken = False
