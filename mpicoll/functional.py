@@ -79,7 +79,8 @@ def scan(x: Any, op: Any = MPI.SUM, comm: MPI.Intracomm | None = None, out: Any 
 
 def exscan(x: Any, op: Any = MPI.SUM, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any) -> Any:
     """Combine the arrays of the ranks before r on each rank r; zeros on rank 0 unless `out` is given."""
-    return _reduction("Exscan", x, (op,), comm, out, options)
+    where = communicator(comm)
+    return _reduction("Exscan", x, (op,), where, out, options, blank=where.rank == 0)
 
 
 def reduce_scatter(
@@ -241,11 +242,18 @@ def _extents(name: str, where: Communicator, array: Array) -> tuple[list[int], i
 
 
 def _reduction(
-    method: str, x: Any, rest: tuple[Any, ...], comm: MPI.Intracomm | None, out: Any, options: dict[str, Any]
+    method: str,
+    x: Any,
+    rest: tuple[Any, ...],
+    comm: MPI.Intracomm | None,
+    out: Any,
+    options: dict[str, Any],
+    blank: bool = False,
 ) -> Any:
+    """Do a reduction to the shape of x; `blank` says that it writes nothing, so that the result is made of zeros."""
     where = communicator(comm)
-    array = _array(where, method.lower(), x)
-    result, target = _result(method.lower(), x, array, array.shape, out)
+    array = x if type(x) is np.ndarray else _array(where, method.lower(), x)
+    result, target = _result(method.lower(), x, array, array.shape, out, blank)
     getattr(where, method)(array, target, *rest, **options)
     return result
 
@@ -273,17 +281,29 @@ def _array(where: Communicator, name: str, x: Any, argument: str = "x") -> Array
         where._tell(name, error)
 
 
-def _result(name: str, x: Any, array: Array, shape: tuple[int, ...], out: Any) -> tuple[Any, Array]:
-    """Return (result in the caller's kind, array that shares its memory); `out` if it is given."""
+def _result(
+    name: str, x: Any, array: Array, shape: tuple[int, ...], out: Any, blank: bool = False
+) -> tuple[Any, Array]:
+    """Return (result in the caller's kind, array that shares its memory).
+
+    Args:
+        name: of the function, for messages.
+        x: as in the call.
+        array: over its memory.
+        shape: of the result.
+        out: is the result, if it is given.
+        blank: the result is zeros, else whatever was in its memory.
+    """
     if out is not None:
         return out, as_array(name, "out", out)
+    if type(array) is np.ndarray and array is x:
+        result = np.zeros(shape, array.dtype) if blank else np.empty(shape, array.dtype)
+        return result, result
     if type(x).__module__.partition(".")[0] == "torch":
-        result = x.detach().new_zeros(shape)
+        result = x.detach().new_zeros(shape) if blank else x.detach().new_empty(shape)
         return result, as_array(name, "out", result)
+    module: Any = np
     if is_cupy(array):
-        import cupy
-
-        result = cupy.zeros(shape, array.dtype)
-    else:
-        result = np.zeros(shape, array.dtype)
+        import cupy as module
+    result = module.zeros(shape, array.dtype) if blank else module.empty(shape, array.dtype)
     return result, result

@@ -56,11 +56,11 @@ def test_tensor_of_another_library(world):
         dtype, requires_grad = "torch.float64", False
 
         def __init__(self, array):
-            self.array = array
+            self.array, self.shape = array, array.shape
             self.device = type("Device", (), {"type": "cpu"})
-
-        def numpy(self):
-            return self.array
+            self.is_conj = self.is_neg = lambda: False
+            self.numel, self.stride = lambda: array.size, lambda: [1]
+            self.data_ptr = lambda: array.ctypes.data
 
     x, y = Tensor(np.full(3, 2.0)), Tensor(np.zeros(3))
     world.Allreduce(x, y)
@@ -116,3 +116,69 @@ def test_half_precision_tensors(torch):
 def test_tensors_with_gradients_are_refused(torch):
     with pytest.raises(ValueError, match=r"requires grad; pass x\.detach\(\)"):
         mpicoll.allreduce(torch.ones(3, requires_grad=True))
+
+
+def test_a_tensor_that_was_used_can_be_resized(torch):
+    """Also its memory given up, as FSDP does; the call remembers an address at which there may be something else."""
+    x = torch.ones(4)
+    for _ in range(4):
+        mpicoll.allreduce(x)
+        x.untyped_storage().resize_(0)
+        x.untyped_storage().resize_(16)
+        x.fill_(1)
+    assert mpicoll.allreduce(x).tolist() == [SIZE] * 4
+
+
+def test_conjugates_and_negatives_are_refused(torch):
+    """Their elements are not what is in memory."""
+    x = torch.full((3,), 1 + 2j)
+    for lazy, error in ((x.conj(), "sendbuf"), (x.conj().imag, "sendbuf")):
+        with pytest.raises(ValueError, match=rf"^allreduce: {error} is a conjugate or a negative"):
+            mpicoll.Communicator().Allreduce(lazy, torch.zeros_like(lazy))
+    assert mpicoll.allreduce(x.conj().resolve_conj()).tolist() == [SIZE * (1 - 2j)] * 3
+
+
+@pytest.mark.parametrize("part", ["rows", "columns", "transposed", "expanded", "offset", "empty"])
+def test_parts_of_tensors(torch, part):
+    whole = torch.arange(24.0).reshape(4, 6)
+    parts = {
+        "rows": whole[1:3],
+        "columns": whole[:, 2:5],
+        "transposed": whole.T,
+        "expanded": whole[0, :1].expand(5),
+        "offset": whole.view(-1)[3:],
+        "empty": whole[:0],
+    }
+    x = parts[part]
+    wanted = (x * SIZE).tolist()
+    for _ in range(4):
+        out = torch.zeros(x.shape)
+        mpicoll.Communicator().Allreduce(x, out)
+        assert out.tolist() == wanted
+
+
+def test_remembered_tensors_are_told_apart(torch, world):
+    """By address, count, dtype, memory order, and whether a gradient is wanted; also where one object is changed."""
+    memory = torch.arange(64.0)
+    for _ in range(4):
+        for x in (memory[:8], memory[8:16], memory[:9], memory.view(torch.int32)[:8], memory[:8].view(2, 4)):
+            y = torch.zeros_like(x)
+            world.Allreduce(x, y)
+            assert (y == x * SIZE).all()
+        world.Allreduce(memory[:16:2], y := torch.zeros(8))
+        assert (y == memory[:16:2] * SIZE).all()
+    x = torch.ones(3)
+    for _ in range(4):
+        world.Allreduce(MPI.IN_PLACE, x)
+    x.requires_grad_()
+    with pytest.raises(ValueError, match="requires grad"):
+        world.Allreduce(MPI.IN_PLACE, x)
+
+
+def test_equal_calls_of_tensors_are_remembered(torch, world, monkeypatch):
+    x, y = torch.ones(5), torch.zeros(5)
+    world.Allreduce(x, y)
+    monkeypatch.setattr("mpicoll.runtime.call.decision.read_call", lambda *_: pytest.fail("it was read again"))
+    for one, other in ((x, y), (x[:], y[:]), (torch.ones(5), torch.zeros(5))):
+        world.Allreduce(one, other)
+        assert other.tolist() == [SIZE] * 5

@@ -182,7 +182,8 @@ class Other(threading.Thread):
 
 
 def honest(asked, number):
-    return json.dumps({**CALLS, "nonce": asked["nonce"], "calls": 3, "moved": number, "busy": False, "waiting": False}).encode()
+    said = {"nonce": asked["nonce"], "calls": 3, "moved": number, "busy": False, "waiting": False}
+    return json.dumps(CALLS | said).encode()
 
 
 def test_a_lost_answer_is_asked_for_again():
@@ -219,11 +220,8 @@ def test_answers_that_nobody_asked_for(soon):
 @pytest.mark.parametrize("wrong", [{}, {"moved": 3}, {"calls": "many"}, {"calls": None}, {"calls": float("inf")}])
 def test_an_answer_with_the_right_number_that_makes_no_sense(soon, wrong):
     """As an impostor would give that has seen the question; whoever asks must be able to count with it."""
-    other = Other(
-        lambda asked, number: json.dumps(
-            {"nonce": asked["nonce"]} | (wrong and {"moved": 1, "busy": False, "waiting": False, "outside": 1.0} | wrong)
-        ).encode()
-    )
+    said = wrong and {"moved": 1, "busy": False, "waiting": False, "outside": 1.0} | wrong
+    other = Other(lambda asked, number: json.dumps({"nonce": asked["nonce"]} | said).encode())
     assert ask({0: other.address}, "one", None) == {}
 
 

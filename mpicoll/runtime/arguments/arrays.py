@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpicoll.errors import UnsupportedError
+from mpicoll.runtime.arguments import tensors
 
 #: numpy.ndarray or cupy.ndarray; both have dtype, shape, flags and strides
 Array = Any
@@ -82,7 +82,7 @@ def as_array(collective: str, name: str, value: Any) -> Array:
     if isinstance(value, np.generic):
         return np.asarray(value)
     if type(value).__module__.partition(".")[0] == "torch":
-        return _from_torch(collective, name, value)
+        return tensors.array_of(collective, name, value)
     if hasattr(value, "__cuda_array_interface__"):
         import cupy
 
@@ -93,33 +93,6 @@ def as_array(collective: str, name: str, value: Any) -> Array:
         return np.asarray(memoryview(value))
     except TypeError:
         raise TypeError(f"{collective}: {name} is a {type(value).__name__}, not an array") from None
-
-
-def _from_torch(collective: str, name: str, tensor: Any) -> Array:
-    """Return an array over a PyTorch tensor's memory."""
-    if tensor.requires_grad:
-        raise ValueError(f"{collective}: {name} requires grad; pass {name}.detach()")
-    bfloat = str(tensor.dtype) == "torch.bfloat16"
-    if bfloat:
-        tensor = tensor.view(sys.modules["torch"].int16)
-    array = tensor.numpy() if tensor.device.type == "cpu" else _from_cuda_tensor(collective, tensor)
-    if not bfloat:
-        return array
-    from ml_dtypes import bfloat16
-
-    return array.view(bfloat16)
-
-
-def _from_cuda_tensor(collective: str, tensor: Any) -> Array:
-    import cupy
-
-    torch = sys.modules["torch"].cuda
-    if torch.is_current_stream_capturing() and torch.current_stream().cuda_stream != cupy.cuda.get_current_stream().ptr:
-        raise UnsupportedError(
-            f"{collective}: PyTorch's current stream is being captured into a CUDA graph, and the call is on another "
-            "one: pass stream=torch.cuda.current_stream()"
-        )
-    return cupy.from_dlpack(tensor)
 
 
 def _from_dlpack(value: Any) -> Array:

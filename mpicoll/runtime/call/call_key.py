@@ -18,6 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.algorithms import registry
+from mpicoll.runtime.arguments import tensors
 from mpicoll.runtime.arguments.operators import Average, Op
 from mpicoll.settings import settings
 
@@ -85,7 +86,7 @@ def _buffer_reader(kind: type) -> Callable[[Any], Read]:
         return _specification
     if kind.__name__ == "ndarray" and kind.__module__.startswith("cupy"):
         return _cupy_array if hasattr(kind, "_c_contiguous") else _strided_cupy_array
-    return lambda item: (_others[kind](item), 0, 0)
+    return _tensor if tensors.is_tensor_class(kind) else lambda item: (_others[kind](item), 0, 0)
 
 
 def _specification(spec: Any) -> Read:
@@ -117,6 +118,14 @@ def _cupy_array(array: Any) -> Read:
         return _strided_cupy_array(array)
     data, dtype, size = array.data, array.dtype, array.size
     return (dtype, data.device_id, size), data.ptr, size * dtype.itemsize
+
+
+def _tensor(tensor: Any) -> Read:
+    """Read one of PyTorch's tensors, if its elements are in memory as they are."""
+    state = tensors.state_of(tensor)
+    if state is None:
+        raise UnreadableError
+    return state
 
 
 def _strided_cupy_array(array: Any) -> Read:

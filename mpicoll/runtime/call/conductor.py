@@ -65,7 +65,7 @@ def blocking(context: Context, asked_for: CallArguments) -> None:
 
 
 def failed(context: Context, bound: Bound, arguments: tuple[Any, ...], error: BaseException) -> None:
-    """Do what is to be done for a call that was found by the shortcut, and raised; raises the error with more words, if there are any."""
+    """Do what is to be done after a call that took the shortcut and raised; raise the error with more words, if any."""
     try:
         operations.failed(bound, context, error)
     finally:
@@ -177,8 +177,8 @@ def _straight(call: Call, known: Remembered) -> Straight | None:
         return None
     context = call.context
     slot = context.free_slot()
-    bound = slot and known.program((id(slot), 0))
-    if bound is None or slot is None:
+    bound = None if slot is None else known.program((id(slot), 0))
+    if slot is None or bound is None:
         return None
     slot.taken = True
     keep, call.arguments = call.arguments, ()

@@ -156,7 +156,7 @@ def _reads_as(state: Any, read: Callable[[Any], Any], now: Any) -> bool:
 
 
 def _numpy_check(array: np.ndarray) -> Callable[[Any], bool]:
-    """Return what tells whether an array is as this contiguous one: its flags say that, too, so its shape does not matter.
+    """Return what tells whether an array is as this contiguous one; its flags say that, so the shape does not matter.
 
     An equal dtype that is another object is not taken for the same: comparing takes longer than reading.
     """

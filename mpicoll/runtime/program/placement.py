@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mpicoll.runtime.program.layout import Layout, merge
+from mpicoll.runtime.program.layout import Layout
 from mpicoll.runtime.program.local_work import Run
 from mpicoll.schedule.ir import Reduce, Ref
 from mpicoll.schedule.program import Program
