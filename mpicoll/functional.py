@@ -11,6 +11,7 @@ the methods of `Communicator`.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.communicator import Communicator
-from mpicoll.runtime.arguments.arrays import Array, as_array, device_of, is_cupy
+from mpicoll.runtime.arguments.arrays import Array, as_array, device_of
 from mpicoll.runtime.arguments.reader import read_root
 from mpicoll.runtime.call.agreement import Word
 from mpicoll.runtime.call.conductor import tell
@@ -79,8 +80,7 @@ def scan(x: Any, op: Any = MPI.SUM, comm: MPI.Intracomm | None = None, out: Any 
 
 def exscan(x: Any, op: Any = MPI.SUM, comm: MPI.Intracomm | None = None, out: Any = None, **options: Any) -> Any:
     """Combine the arrays of the ranks before r on each rank r; zeros on rank 0 unless `out` is given."""
-    where = communicator(comm)
-    return _reduction("Exscan", x, (op,), where, out, options, blank=where.rank == 0)
+    return _reduction("Exscan", x, (op,), comm, out, options)
 
 
 def reduce_scatter(
@@ -241,18 +241,10 @@ def _extents(name: str, where: Communicator, array: Array) -> tuple[list[int], i
     return [shape[0] for shape, _ in shapes], int(np.prod(array.shape[1:], dtype=np.int64))
 
 
-def _reduction(
-    method: str,
-    x: Any,
-    rest: tuple[Any, ...],
-    comm: MPI.Intracomm | None,
-    out: Any,
-    options: dict[str, Any],
-    blank: bool = False,
-) -> Any:
-    """Do a reduction to the shape of x; `blank` says that it writes nothing, so that the result is made of zeros."""
+def _reduction(method: str, x: Any, rest: tuple[Any, ...], comm: Any, out: Any, options: dict[str, Any]) -> Any:
     where = communicator(comm)
     array = x if type(x) is np.ndarray else _array(where, method.lower(), x)
+    blank = method == "Exscan" and where.rank == 0  # which receives nothing
     result, target = _result(method.lower(), x, array, array.shape, out, blank)
     getattr(where, method)(array, target, *rest, **options)
     return result
@@ -296,14 +288,9 @@ def _result(
     """
     if out is not None:
         return out, as_array(name, "out", out)
-    if type(array) is np.ndarray and array is x:
-        result = np.zeros(shape, array.dtype) if blank else np.empty(shape, array.dtype)
-        return result, result
     if type(x).__module__.partition(".")[0] == "torch":
         result = x.detach().new_zeros(shape) if blank else x.detach().new_empty(shape)
         return result, as_array(name, "out", result)
-    module: Any = np
-    if is_cupy(array):
-        import cupy as module
+    module: Any = np if isinstance(array, np.ndarray) else sys.modules["cupy"]
     result = module.zeros(shape, array.dtype) if blank else module.empty(shape, array.dtype)
     return result, result

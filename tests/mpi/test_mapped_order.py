@@ -245,14 +245,15 @@ def test_any_calls_one_after_the_other(xp, monkeypatch, nbytes, seed):
 
     The communicator is new: a call that is known keeps the protocol that it had.
     """
-    from mpicoll.runtime.paths.mapped import path
+    from mpicoll.runtime.paths.mapped import kernel
 
     comm, draw, mine = connected(nbytes), random.Random(seed), random.Random(RANK)
     calls = [(Call(case, RANK, SIZE, Memory(xp, "mapped")), case) for case in mixture(300, draw)]
     arguments = [call.arguments() for call, _ in calls]
     with mpicoll.override(path="mapped"):
         for (_, case), given in zip(calls, arguments, strict=True):
-            monkeypatch.setattr(path, "LINES_LIMIT", draw.choice((-1, 1 << 62)))
+            monkeypatch.setattr(kernel, "LINES_LIMIT", draw.choice((-1, 1 << 62)))
+            comm._get_context().attached["mapped"].kernels.clear()  # on all ranks, also where one has had such a call
             if mine.random() < 0.1:
                 busy(1)
             getattr(comm, case.method)(*given, algorithm=case.algorithm)

@@ -10,7 +10,7 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.runtime.arguments import arrays
+from mpicoll.runtime.arguments import tensors
 from mpicoll.runtime.call import conductor
 from mpicoll.runtime.cuda import streams
 
@@ -152,4 +152,4 @@ def test_a_tensor_whose_stream_is_captured_must_be_on_the_stream_of_the_call(
     machine.module.from_dlpack = lambda tensor: "array"
     expected = nullcontext() if reads else pytest.raises(mpicoll.UnsupportedError, match=r"pass stream=torch")
     with expected:
-        assert arrays._from_cuda_tensor("allreduce", object()) == "array"
+        assert tensors._on_device("allreduce", object()) == "array"

@@ -42,15 +42,15 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 @pytest.fixture(scope="module")
 def mapped():
     """The module that packs a kernel's argument; it names CuPy, but needs nothing of it for that."""
-    parts = "path", "inboxes", "nvlink", "order", "launch"
+    parts = "path", "kernel", "inboxes", "nvlink", "order", "launch"
     names = [f"mpicoll.runtime.paths.mapped.{name}" for name in parts]
     names += [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch")]
     before = {name: sys.modules.pop(name, None) for name in ("cupy", *names)}
     sys.modules["cupy"] = MagicMock()
     try:
-        from mpicoll.runtime.paths.mapped import inbox_layout, path
+        from mpicoll.runtime.paths.mapped import inbox_layout, kernel
 
-        yield path, inbox_layout
+        yield kernel, inbox_layout
     finally:
         for name, module in before.items():
             sys.modules.pop(name, None)
@@ -130,7 +130,7 @@ class Ranks:
         tiles = -(-max(lengths) // self.protocol.tile)
         addresses = self.mapped._addresses(self.peers[rank], self.protocol)
         numbers = self.mapped._numbers(self.peers[rank], self.protocol, tiles, self.slots)
-        packed = self.mapped._packed(memory, lengths, addresses, numbers)
+        packed = self.mapped.packed_argument(memory, self.mapped._rest(lengths, addresses, numbers))
         grid = self.mapped._grid(tiles, self.slots, self.protocol)
         assert self.libraries[rank].run_grid(ctypes.byref(packed), *grid) == 0
 

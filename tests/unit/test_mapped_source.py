@@ -184,7 +184,7 @@ def mapped():
     with mock.patch.dict(sys.modules, cupy):
         for name in ours:
             sys.modules.pop(name)
-        yield importlib.import_module("mpicoll.runtime.paths.mapped.path")
+        yield importlib.import_module("mpicoll.runtime.paths.mapped.kernel")
 
 
 def peers(mapped, size, nbytes=128 << 20, rank=1):
@@ -203,8 +203,9 @@ def test_as_much_is_packed_as_is_read(mapped, name, size, protocol):
     numbers = mapped._numbers(there, how, 11, 5)
     memory = [1000 + k for k in range(len(memory_cells(program)))]
     counts = [2000 + k for k in range(len(program.cells))]
-    found = np.frombuffer(mapped._packed(memory, counts, mapped._addresses(there, how), numbers), "u8", wanted)
-    assert len(mapped._packed(memory, counts, mapped._addresses(there, how), numbers)) - 1 == 8 * wanted
+    packed = mapped.packed_argument(memory, mapped._rest(counts, mapped._addresses(there, how), numbers))
+    found = np.frombuffer(packed, "u8", wanted)
+    assert len(packed) - 1 == 8 * wanted
     assert found[: len(memory) + len(counts)].tolist() == memory + counts
     assert len(numbers) == len(names) - names.index("control")
     last = dict(zip(names[-len(numbers) :], found[-len(numbers) :].tolist(), strict=True))
@@ -215,7 +216,8 @@ def test_as_much_is_packed_as_is_read(mapped, name, size, protocol):
 def test_a_program_without_cells_is_packed_as_it_is_read(mapped):
     wanted, _ = fields(source_of("bcast.linear", "lines", 1))
     there = peers(mapped, 1, rank=0)
-    packed = mapped._packed([], [], mapped._addresses(there, LINES), mapped._numbers(there, LINES, 0, 1))
+    numbers = mapped._numbers(there, LINES, 0, 1)
+    packed = mapped.packed_argument([], mapped._rest([], mapped._addresses(there, LINES), numbers))
     assert len(packed) - 1 == 8 * max(wanted, 2)
 
 

@@ -14,7 +14,7 @@ from mpicoll.schedule.program import Program
 Span = tuple[str, int, int]
 
 #: a layout's places, counted from the start of each buffer
-_STARTS = {"input": 0, "output": 0, "scratch": 0}
+STARTS = {"input": 0, "output": 0, "scratch": 0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ def located(span: Span, bases: Mapping[str, int]) -> Run:
 
 def _one(layout: Layout, ref: Ref, segment: int) -> Span:
     """Return the memory of a message, ("scratch", 0, 0) for an empty one."""
-    runs = layout.runs(ref, segment, _STARTS)
+    runs = layout.runs(ref, segment, STARTS)
     if len(runs) > 1:
         raise AssertionError(f"message of {ref} is not contiguous: {runs}")
     return (ref.buffer, *runs[0]) if runs else ("scratch", 0, 0)
@@ -63,7 +63,7 @@ def _rows(program: Program, number: int, layout: Layout) -> tuple[tuple[Span, ..
     operation = work.operation
     sources = operation.sources if isinstance(operation, Reduce) else (operation.source,)
     refs = (operation.target, *sources)
-    columns = [layout.runs(ref, work.segment, _STARTS) for ref in refs]
+    columns = [layout.runs(ref, work.segment, STARTS) for ref in refs]
     return tuple(
         tuple((ref.buffer, *run) for ref, run in zip(refs, row, strict=True)) for row in pieces(*columns)
     )

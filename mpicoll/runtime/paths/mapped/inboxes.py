@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import cupy
 from mpi4py import MPI
@@ -42,6 +42,7 @@ class Peers:
         host: address of the words that kernels watch and write, in host memory.
         order: keeps kernels in the order of the calls.
         side: the stream of calls that do not block.
+        kernels: those that were made for this mapping, by all on which they depend.
         linked: all GPUs are linked by NVLink, so that lines are never torn.
     """
 
@@ -52,6 +53,7 @@ class Peers:
         self._view = memoryview(self._words)[:64].cast("B")
         self._view[:64] = bytes(64)
         self.order = Order()
+        self.kernels: dict[Any, Any] = {}
         self.side = new_stream(device)
 
     def abort(self) -> None:

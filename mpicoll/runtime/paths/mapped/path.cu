@@ -51,7 +51,7 @@ typedef unsigned long long u64;
 
 struct Unit { uint4 part[PARTS]; };
 
-// All of the kernel's argument; runtime/paths/mapped/path.py packs it in this order.
+// All of the kernel's argument; runtime/paths/mapped/kernel.py packs it in this order.
 struct Args {
   u64 memory[MEMORY];    // where each cell of the input and output starts
   long long bytes[CELLS];  // length of each cell

@@ -1,0 +1,210 @@
+"""The kernel of a call on the path mapped, and its argument."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mpicoll.algorithms import registry
+from mpicoll.dispatch.plan import Plan, schedule_of
+from mpicoll.errors import UnsupportedError
+from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.arguments.operators import Operator
+from mpicoll.runtime.context.context import Context
+from mpicoll.runtime.cuda import kernels
+from mpicoll.runtime.paths.mapped.credits import unheard
+from mpicoll.runtime.paths.mapped.inbox_layout import MARK, PLACES, TOKEN
+from mpicoll.runtime.paths.mapped.inboxes import Peers
+from mpicoll.runtime.paths.mapped.lowering import Lowered, lower
+from mpicoll.runtime.paths.mapped.source import (
+    BLOCKS,
+    LINES,
+    SLICES,
+    SLOTS,
+    Protocol,
+    kernel_source,
+    memory_cells,
+)
+from mpicoll.runtime.program.layout import Layout, Shape
+from mpicoll.runtime.program.placement import STARTS
+from mpicoll.schedule.ir import Schedule, Send
+from mpicoll.settings import format_bytes, settings
+
+#: bytes of the longest block that travels in the protocol `lines`, where the GPUs are linked by NVLink
+LINES_LIMIT = 4 << 20
+#: kernels that a communicator keeps at hand
+MOST_KERNELS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A kernel of calls of one signature, and of its argument all that does not depend on where their arrays are.
+
+    Attributes:
+        function: its address.
+        module: keeps it alive.
+        grid: blocks, and threads of a block.
+        memory: buffer of each cell that it loads or stores, and bytes from the buffer's start.
+        rest: the argument behind the addresses of these cells.
+        operator: lives as long, for the kernel is known by its identity.
+    """
+
+    function: int
+    module: Any
+    grid: tuple[int, int]
+    memory: list[tuple[str, int]]
+    rest: bytes
+    operator: Operator | None
+
+
+def kernel_of(plan: Plan, operands: Operands, context: Context, peers: Peers) -> Kernel:
+    """Return the kernel of a call, the same for all calls that differ in nothing but addresses.
+
+    Args:
+        plan: what was chosen.
+        operands: the call.
+        context: the communicator's.
+        peers: its mapping of all ranks' memory.
+    """
+    shape, limit = Shape.of(operands, context.rank, context.size), settings.timeout
+    key = plan, shape, operands.aliased, operands.dtype, id(operands.op), _even(operands), operands.device, limit
+    kernel: Kernel | None = peers.kernels.get(key)
+    if kernel is None:
+        if len(peers.kernels) >= MOST_KERNELS:
+            peers.kernels.clear()
+        kernel = peers.kernels[key] = _made_kernel(plan, operands, shape, peers)
+    return kernel
+
+
+def _made_kernel(plan: Plan, operands: Operands, shape: Shape, peers: Peers) -> Kernel:
+    """Return a new kernel; arguments as in `kernel_of`."""
+    size, rank = shape.size, shape.rank
+    schedules = _schedules(plan.key.facts.collective, plan.algorithm, size, plan.key.root, registry.revision())
+    protocol, slots = _protocol(plan, schedules, peers)
+    lowered = _lowered(schedules, rank, operands.aliased, _even(operands), protocol.name == "lines")
+    layout = Layout(shape, schedules[rank], 1, 1, operands.dtype.itemsize)
+    source = kernel_source(lowered, protocol, slots, rank, size, operands.op, operands.dtype)
+    function, module = kernels.compiled(source, "collective", operands.device)
+    counts = [layout.cell(*cell, 0, STARTS)[1] for cell in lowered.cells]
+    memory = [(cell[0], layout.cell(*cell, 0, STARTS)[0]) for cell in memory_cells(lowered)]
+    tiles = -(-max(counts, default=0) // protocol.tile)
+    rest = _rest(counts, _addresses(peers, protocol), _numbers(peers, protocol, tiles, slots))
+    return Kernel(function, module, _grid(tiles, slots, protocol), memory, rest, operands.op)
+
+
+def _grid(tiles: int, slots: int, protocol: Protocol) -> tuple[int, int]:
+    """Return (blocks, threads of a block): a warp for every tile, if there are so many."""
+    blocks = min(max(tiles, 1), slots, BLOCKS)
+    return blocks, protocol.block(math.ceil(min(tiles, slots) / blocks))
+
+
+@lru_cache(maxsize=1024)
+def _schedules(collective: str, algorithm: str, size: int, root: int, revision: int) -> tuple[Schedule, ...]:
+    card = registry.get(collective, algorithm)
+    return tuple(schedule_of(card, rank, size, root) for rank in range(size))
+
+
+@lru_cache(maxsize=1024)
+def _lowered(schedules: tuple[Schedule, ...], rank: int, aliased: bool, even: bool, early: bool) -> Lowered:
+    """Return a rank's program.
+
+    Where blocks differ in length one rank may fall silent before another, so all give credit.
+
+    Args:
+        schedules: of all ranks.
+        rank: this rank.
+        aliased: input and output are the same memory.
+        even: all blocks have nearly the same length.
+        early: as in `lower`.
+    """
+    silent = unheard(schedules)
+    if not even:
+        silent = frozenset((sender, receiver) for sender, s in enumerate(schedules) for receiver in _sent(s))
+    awaited = frozenset(receiver for sender, receiver in silent if sender == rank)
+    credited = frozenset(sender for sender, receiver in silent if receiver == rank)
+    return lower(schedules[rank], aliased, awaited, credited, early)
+
+
+@lru_cache(maxsize=1024)
+def _most_sent(schedules: tuple[Schedule, ...]) -> int:
+    """Return the most cells that a rank sends to another."""
+    return max((n for schedule in schedules for n in _sent(schedule).values()), default=1)
+
+
+def _sent(schedule: Schedule) -> Counter[int]:
+    """Return the number of cells that a rank sends to each peer."""
+    sent: Counter[int] = Counter()
+    for message in (m for one in schedule.steps for m in one.messages if isinstance(m, Send)):
+        sent[message.peer] += len(message.source)
+    return sent
+
+
+def _even(operands: Operands) -> bool:
+    """Tell whether all blocks have nearly the same length: a fact that is equal on all ranks."""
+    return operands.row.free or (not operands.method.endswith("v") and operands.method != "reduce_scatter")
+
+
+def _protocol(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tuple[Protocol, int]:
+    """Return (protocol, slots of a wave), the same on all ranks, so from facts that all know."""
+    most, facts = _most_sent(schedules), plan.key.facts
+    card = registry.get(facts.collective, plan.algorithm)
+    block = (facts.nbytes or 0) // card.vector_blocks(facts.size)
+    protocol = LINES if peers.linked and (block <= LINES_LIMIT or most > PLACES) else SLICES
+    slots = min(protocol.slots, peers.layout.inbox_bytes(protocol.name) // (most * protocol.place))
+    if not slots or (most > PLACES and protocol.name == "slices"):
+        raise UnsupportedError(
+            f"{facts.collective}: algorithm {plan.algorithm!r} sends {most} blocks from rank to rank, too many for "
+            f"the path mapped with mapped_bytes={format_bytes(peers.layout.nbytes)}; usable: path direct or staged"
+        )
+    return protocol, slots
+
+
+def _addresses(peers: Peers, protocol: Protocol) -> list[int]:
+    """Return the addresses there and here, for each rank, of inboxes, flags, tokens, credits."""
+    at, found = peers.layout, []
+    lines = protocol.name == "lines"
+    for start, stride in (
+        (at.lines if lines else at.slices, at.inbox_bytes(protocol.name)),
+        (at.flags, MARK * SLOTS * PLACES),
+        (at.tokens, TOKEN),
+        (at.credits, MARK * SLOTS),
+    ):
+        found += [piece + start + peers.rank * stride for piece in peers.pieces]
+        found += [peers.pieces[peers.rank] + start + rank * stride for rank in range(at.size)]
+    return found
+
+
+def _numbers(peers: Peers, protocol: Protocol, tiles: int, slots: int) -> list[int]:
+    """Return control, host, tiles, slots, parity_bytes, wave_bytes, limit: the last fields of `Args`.
+
+    Args:
+        peers: the mapping of all ranks' memory.
+        protocol: how tiles travel.
+        tiles: number of tiles.
+        slots: slots of a wave.
+    """
+    wave = peers.layout.size * peers.layout.inbox_bytes(protocol.name)
+    limit = int(max(settings.timeout, 0) * 1e9)
+    return [peers.pieces[peers.rank], peers.host, tiles, slots, 2 * wave, wave, limit]
+
+
+def _rest(counts: list[int], addresses: list[int], numbers: list[int]) -> bytes:
+    """Return a kernel's argument behind the addresses of cells in memory: 64-bit numbers, in the order of `Args`.
+
+    Args:
+        counts: bytes of each cell.
+        addresses: as in `_addresses`.
+        numbers: as in `_numbers`.
+    """
+    return np.array([*(counts or [0]), *addresses, *numbers], "u8").tobytes()
+
+
+def packed_argument(memory: list[int], rest: bytes) -> Any:
+    """Return a kernel's argument: the addresses of cells in memory, and what does not depend on them."""
+    return ctypes.create_string_buffer(np.array(memory or [0], "u8").tobytes() + rest)
