@@ -80,7 +80,8 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm, report: R
     if not todo:
         raise RequestError(report.nothing())
     _check_sizes(todo, world, bench.backend.total)
-    report.total = sum(len(forms(job.case.call, options)) for job in todo)
+    on_device = options.mode == "overhead" and bench.backend.device >= 0  # where only the patterns are measured
+    report.total = 0 if on_device else sum(len(forms(job.case.call, options)) for job in todo)
     _begin_file(report, options, world)
     report.begin([*environment.lines(report.header), f"# {report.total} measurements"])
     if switched_off:
@@ -102,7 +103,7 @@ def _prepared(arguments: list[str], options: Options, world: MPI.Intracomm, repo
         world: all ranks; a communicator of mpi4py's own.
         report: prints and writes.
     """
-    backend = choose("numpy" if options.mode == "overhead" else options.buffers, world)
+    backend = choose(options.buffers, world)
     comm = Communicator(world)
     header = report.header = environment.collect(arguments, world, comm, backend)
     made, refused = baselines.make(options.baselines, world, backend, context_of(comm).cuda_aware)

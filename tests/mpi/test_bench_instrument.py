@@ -9,6 +9,7 @@ from mpi4py import MPI
 import mpicoll
 from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.contestants.instrument import KINDS, ByHand, Nothing, Stopwatch, program_of
+from mpicoll.bench.contestants.patterns import make_known, patterns
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.backends import HostBackend
 from mpicoll.bench.measure.statistics import Statistics
@@ -102,6 +103,7 @@ def lines(folder, arguments):
 
 def test_overhead_of_every_call(tmp_path, capfd):
     rows = lines(tmp_path, "--overhead --op default,gatherv --iters 3 --warmup 0")
+    rows = [row for row in rows if "pattern" not in row]
     for row in rows:
         assert row["bytes"] <= 8 * SIZE
         assert row["per_call_us"]["median"] > 0
@@ -112,6 +114,33 @@ def test_overhead_of_every_call(tmp_path, capfd):
     if RANK == 0:
         assert {row["op"] for row in rows} >= {"barrier", "allreduce", "exscan", "gatherv"}
         assert "# budget: 10 us a repeated call over its messages, 3 us a message" in capfd.readouterr().out
+
+
+def test_patterns_beside_the_same_arrays(tmp_path, capfd):
+    """Each differs from its reference by what is left of its time, and only the reference by nothing."""
+    rows = lines(tmp_path, "--overhead --op allreduce --sizes 64 --iters 5 --warmup 1")
+    found = {row["pattern"]: row for row in rows if "pattern" in row}
+    for row in found.values():
+        times = [row[name]["median"] for name in ("call_us", "besides_us")]
+        difference = times[0] - times[1] - found[row["beside"]]["call_us"]["median"]
+        more = row["more_us"]
+        assert more["median"] is None or more["median"] == pytest.approx(difference, abs=0.01)
+        assert more["median"] is not None or abs(difference) <= more["spread"] + 0.01
+        assert (row["bytes"], row["host_us"]) == (64, None)
+    if RANK == 0:
+        assert {"same arrays", "fresh views", "500 arrays in turn", "alltoall in place"} <= found.keys()
+        assert found["alltoall in place"]["beside"] == "alltoall"
+        assert found["fresh views"]["besides_us"]["median"] > 0 == found["in place"]["besides_us"]["median"]
+        assert "fresh views" in capfd.readouterr().out
+
+
+def test_a_pattern_makes_right_calls(comm):
+    """As often as it takes until their arrays come again."""
+    for pattern in patterns(comm, HostBackend(), 64):
+        make_known(pattern)
+    x, y = np.full(16, RANK + 1, "f4"), np.zeros(16, "f4")
+    comm.Allreduce(x, y)
+    assert (y == SIZE * (SIZE + 1) / 2).all()
 
 
 def test_breakdown_adds_up(tmp_path, capfd):

@@ -45,7 +45,6 @@ def test_lists_and_sizes():
         ("--baseline ncll", "no baseline 'ncll'; known: nccl, native, limit"),
         ("--baseline limit --breakdown", "--baseline is for the table of times"),
         ("--baseline limit --async", "--baseline is for the table of times"),
-        ("--overhead --buffers cupy", "--overhead is measured on NumPy arrays"),
         ("--overhead --breakdown", "not allowed with"),
         ("--json=", "'' is not the name of a file"),
         ("--op bcast --op a", "no call 'a'; known: "),

@@ -1,4 +1,4 @@
-"""`--overhead`: the library's own cost for each repeated call and each message, on the host.
+"""`--overhead`: the library's own cost for each repeated call and each message, on the host; then `patterns.py`.
 
 Four ways of the same messages are timed in turn: the blocking call; the persistent messages of its program,
 started and waited for by hand in the same order with mpi4py alone; the nonblocking call with its Wait; Start
@@ -31,6 +31,7 @@ from mpicoll.bench.output.columns import Column, Columns
 from mpicoll.bench.output.rows import described, summary
 from mpicoll.bench.request.cases import Case
 from mpicoll.bench.request.jobs import Job
+from mpicoll.bench.tables import patterns
 from mpicoll.bench.tables.bench import Bench
 from mpicoll.runtime.program.bound import observed
 
@@ -119,10 +120,13 @@ class Overhead:
 
 
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
-    """Measure each job; collective."""
-    bench.report.head(COLUMNS, BUDGET, "#")
-    for job, arrays, way in bench.prepared(jobs):
-        bench.report.add(_measured(bench, job, arrays, way))
+    """Measure each job, on the host, and the patterns of an allreduce if that is among them; collective."""
+    if bench.backend.device < 0:
+        bench.report.head(COLUMNS, BUDGET, "#")
+        for job, arrays, way in bench.prepared(jobs):
+            bench.report.add(_measured(bench, job, arrays, way))
+    if "allreduce" in bench.options.calls and not bench.report.interruption:
+        patterns.table(bench)
 
 
 def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Overhead:

@@ -117,9 +117,14 @@ def reduce_scatter(
     source, blocks = call.counted(name, buffer, recvcounts, writes=in_place)
     nbytes = sum(blocks[0])
     if in_place:  # the result goes to the front at the end; what comes after it stays as it was
+        front, own = call.copy_of(source, blocks[0][rank]), ((blocks[0][rank],), (0,))
+        if front is not None:
+            return call.operands(
+                source, front, in_blocks=blocks, out_blocks=own, nbytes=nbytes, op=op, held="output"
+            )
         result = empty((blocks[0][rank],), source.array)
         target = flatten(call.method, "recvbuf", result, writes=True)
-        done = call.operands(source, target, in_blocks=blocks, out_blocks=((result.size,), (0,)), nbytes=nbytes, op=op)
+        done = call.operands(source, target, in_blocks=blocks, out_blocks=own, nbytes=nbytes, op=op)
         done.after.insert(0, lambda: source.array.__setitem__(slice(result.size), result))
         return done
     target = call.one("recvbuf", recvbuf, writes=True)
@@ -133,6 +138,11 @@ def alltoall(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) -> 
     target, out_blocks = call.blocks("recvbuf", recvbuf, vector, writes=True)
     nbytes = None if vector else sum(out_blocks[0])
     if in_place:
+        copy = call.copy_of(target, target.size)
+        if copy is not None:
+            return call.operands(
+                copy, target, in_blocks=out_blocks, out_blocks=out_blocks, nbytes=nbytes, held="input"
+            )
         held = empty(target.array.shape, target.array)  # recvbuf is replaced block by block
         source = flatten(call.method, "recvbuf", held, writes=False)
         done = call.operands(source, target, in_blocks=out_blocks, out_blocks=out_blocks, nbytes=nbytes)

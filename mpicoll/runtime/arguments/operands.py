@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from mpicoll.runtime.arguments.arrays import Flat, overlap
+from mpicoll.runtime.arguments.arrays import Extent, Flat, overlap
 from mpicoll.runtime.arguments.operators import Operator, operator_of
 from mpicoll.runtime.arguments.reader import Blocks, Reader
 from mpicoll.schedule.collectives import Collective
+
+#: bytes of a copy that a remembered program has for itself at most; a larger one is made for each call
+MOST_HELD = 1 << 20
 
 
 @dataclass
@@ -39,6 +42,8 @@ class Operands:
         before: what to do before the messages (packing), in order.
         after: what to do after them (unpacking), in order.
         moved: the arrays are copies of the caller's, which are on another device.
+        held: "input" or "output" where that is no memory of the caller's, but a copy that the program has: of the
+            output before it, or put to the front of the input after it. "" for none.
     """
 
     row: Collective
@@ -58,6 +63,7 @@ class Operands:
     before: list[Callable[[], None]] = field(default_factory=list)
     after: list[Callable[[], None]] = field(default_factory=list)
     moved: bool = False
+    held: str = ""
 
     def without_arrays(self) -> Operands:
         """Return these operands without their arrays."""
@@ -169,6 +175,7 @@ class CallReader(Reader):
         out_blocks: Blocks = ((), ()),
         op: Any = None,
         aliased: bool = False,
+        held: str = "",
     ) -> Operands:
         """Return the operands, after the checks that concern both buffers.
 
@@ -181,6 +188,7 @@ class CallReader(Reader):
             out_blocks: the same for the output.
             op: as in the call.
             aliased: input and output are the same memory.
+            held: as in `Operands`.
         """
         first = source or target
         assert first is not None
@@ -210,7 +218,14 @@ class CallReader(Reader):
             counts_known=nbytes is not None,
             before=[f for flat in flats if flat for f in flat.before],
             after=[f for flat in flats if flat for f in flat.after],
+            held=held,
         )
+
+    @staticmethod
+    def copy_of(flat: Flat, count: int) -> Flat | None:
+        """Return memory for a copy of so many elements that each program has for itself, None if that is too much."""
+        extent = Extent(flat.array.dtype, count)
+        return Flat(extent, 0, flat.device) if extent.nbytes <= MOST_HELD else None
 
     def _alike(self, source: Flat, target: Flat) -> None:
         if source.array.dtype != target.array.dtype:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from mpicoll.dispatch.plan import Plan
+from mpicoll.runtime.arguments.arrays import Flat
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.context.call_cache import Remembered
 from mpicoll.runtime.context.context import Context
+from mpicoll.runtime.context.scratch import Arena
 from mpicoll.runtime.context.slot import Slot
 from mpicoll.runtime.cuda.streams import is_captured
 from mpicoll.runtime.host.work import Host
 from mpicoll.runtime.paths.table import path
-from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.program.bound import LAUNCH, Bound
 from mpicoll.runtime.program.layout import Layout, Shape, output_runs
 from mpicoll.runtime.program.local_work import Action, LocalWork
 from mpicoll.settings import settings
@@ -59,12 +62,39 @@ def _program_key(plan: Plan, operands: Operands, context: Context, stream: int) 
 
 def bind_new(plan: Plan, operands: Operands, context: Context, stream: int, slot: Slot) -> Bound:
     """Return the plan bound to the operands' memory; the caller keeps and frees it; arguments as in `bind`."""
-    bound = Bound(name=f"{operands.method} #{{}} {plan.algorithm!r}", device=operands.device, keep=operands.op)
-    bound.limited = settings.timeout > 0 or bool(settings.errors)
+    memory, operands = _holding(operands)
+    bound = Bound(name=f"{operands.method} #{{}} {plan.algorithm!r}", device=operands.device)
+    bound.keep, bound.limited = (operands.op, memory), settings.timeout > 0 or bool(settings.errors)
     then = _divisions(plan, operands, context, stream)
-    path(plan.path).bind(bound, plan, operands, context, stream, slot, then)
+    first, last = _copies(operands, stream)
+    bound.add(LAUNCH, first)
+    path(plan.path).bind(bound, plan, operands, context, stream, slot, [*then, *last])
     slot.programs.add(bound)
     return bound
+
+
+def _holding(operands: Operands) -> tuple[Any, Operands]:
+    """Return (memory of the copy that the program has for itself, None if none; the operands with it)."""
+    flat = getattr(operands, operands.held) if operands.held else None
+    if flat is None or not flat.size:
+        return None, operands
+    arena = Arena("host" if flat.device < 0 else "device", flat.device, smallest=flat.array.nbytes)
+    arena.reserve(flat.array.nbytes)
+    own = Flat(flat.array, arena.pointer, flat.device)
+    return arena, replace(operands, input=own) if operands.held == "input" else replace(operands, output=own)
+
+
+def _copies(operands: Operands, stream: int) -> tuple[Action | None, list[Action]]:
+    """Return (what fills the program's own copy of the input, what takes the result from its own output)."""
+    source, target = operands.input, operands.output
+    if not operands.held or source is None or target is None:
+        return None, []
+    nbytes = min(source.array.nbytes, target.array.nbytes)
+    if not nbytes:
+        return None, []
+    one, other = (source.pointer, nbytes), (target.pointer, nbytes)
+    copy = _work_on(operands, stream).copy(one, other)  # into the input: the whole output, or its own to the front
+    return (copy, []) if operands.held == "input" else (None, [copy])
 
 
 def _divisions(plan: Plan, operands: Operands, context: Context, stream: int) -> list[Action]:

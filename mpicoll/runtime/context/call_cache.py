@@ -84,7 +84,7 @@ def _place(flat: Flat | None, addresses: tuple[int, ...]) -> tuple[int, int]:
 
     That is the one that begins last of those before it: others lie elsewhere, or overlap, at a fixed distance.
     """
-    if flat is None or not flat.size:
+    if flat is None or not flat.size or not flat.pointer:  # a program's own copy has no place yet
         return 0, 0
     address, number = max((a, k) for k, a in enumerate(addresses) if 0 < a <= flat.pointer)
     return number, flat.pointer - address

@@ -18,14 +18,21 @@ _runtime = cupy.cuda.runtime
 
 def moved(operands: Operands, home: int) -> Operands:
     """Return the call on copies of its arrays on the device `home`; the host waits for the copies."""
-    same = operands.output is operands.input
-    source = _empty_like(operands.input, home)
-    target = source if same else _empty_like(operands.output, home)
+    same, held = operands.output is operands.input, operands.held
+    source = _empty_like(operands.input, home, held == "input")
+    target = source if same else _empty_like(operands.output, home, held == "output")
 
     def bring() -> None:
-        _copy(operands.input, source)
-        if not same:
+        if held != "input":
+            _copy(operands.input, source)
+        if not same and held != "output":
             _copy(operands.output, target)  # what the call leaves as it is
+
+    def take() -> None:
+        if held == "output":
+            _copy(source, operands.input)
+        else:
+            _copy(target, operands.output)
 
     return replace(
         operands,
@@ -34,14 +41,15 @@ def moved(operands: Operands, home: int) -> Operands:
         output=target,
         aliased=operands.aliased and same,
         before=[*operands.before, bring],
-        after=[lambda: _copy(target, operands.output), *operands.after],
+        after=[take, *operands.after],
         moved=True,
     )
 
 
-def _empty_like(flat: Flat | None, device: int) -> Flat | None:
-    if flat is None:
-        return None
+def _empty_like(flat: Flat | None, device: int, held: bool) -> Flat | None:
+    """Return an array on a device; of a copy that the program has for itself only its place is another one."""
+    if flat is None or held:
+        return flat and replace(flat, device=device)
     with cupy.cuda.Device(device):
         array = cupy.empty(flat.size, flat.array.dtype)
     return Flat(array, pointer_of(array), device)

@@ -53,7 +53,7 @@ def offered(context: Context, operands: Operands, *, captured: bool = False) -> 
 def _capturable(operands: Operands, usable: tuple[str, ...], why: dict[str, str]) -> tuple[str, ...]:
     """Return the paths on which a call can be captured: a graph has kernels, but no messages and no packing."""
     refused = f"{operands.method}: {CAPTURED}"
-    if operands.before or operands.after:
+    if operands.before or operands.after or operands.held:
         raise UnsupportedError(f"{refused}, and the arrays must be copied around the call: pass contiguous ones, apart")
     names = [way.name for way in serving("device") if way.captures]
     found = tuple(name for name in names if name in usable)

@@ -1,0 +1,144 @@
+"""`--overhead`, its second table: what a call costs that is not made with the same arrays again and again.
+
+All patterns of one size are timed in turn. From a pattern's time that is taken which the program needs besides
+the call, such as slicing; what is left is compared with the call of the same arrays. On a device a call is timed to
+the end of its work, and once more in the host's time alone, without waiting for the device.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mpicoll.bench.contestants.patterns import Pattern, make_known, patterns
+from mpicoll.bench.errors import ShortageError
+from mpicoll.bench.measure.backends import in_memory
+from mpicoll.bench.measure.budget import measure
+from mpicoll.bench.measure.statistics import Statistics, figure, noise
+from mpicoll.bench.output.columns import Column, Columns
+from mpicoll.bench.output.rows import summary
+from mpicoll.bench.tables.bench import Bench
+
+#: message sizes where none are given
+SIZES = (8, 16 << 10)
+#: timed calls where their number is not given
+ITERATIONS = 300
+#: loops, and calls in each of them, that take the host's time alone
+LOOPS, CALLS = 10, 50
+
+COLUMNS = Columns(
+    Column("# allreduce", "#", 28, "left"),
+    Column("size", "(B)", 8),
+    Column("call", "(us)", 10),
+    Column("besides", "(us)", 8),
+    Column("beside the same", "(us)", 19),
+    Column("host alone", "(us)", 10),
+)
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """One pattern of one size; its times are the slowest rank's.
+
+    Attributes:
+        pattern: of the calls.
+        nbytes: bytes of the vector.
+        call: with all that the program does for it.
+        besides: what the program does besides the call; zeros for nothing.
+        same: the call that it is compared with.
+        host: seconds of the host alone for each call, None where the arrays are there.
+    """
+
+    pattern: Pattern
+    nbytes: int
+    call: Statistics
+    besides: Statistics
+    same: Statistics
+    host: float | None
+
+    @property
+    def more(self) -> tuple[float, float]:
+        """Seconds (difference, spread) beyond the call that it is compared with."""
+        difference = self.call.median - self.besides.median - self.same.median
+        return difference, noise(self.call, self.besides, self.same)
+
+    def record(self) -> dict[str, Any]:
+        """Return it for the file; a difference below its noise is None."""
+        value, spread = self.more
+        return {
+            "pattern": self.pattern.name,
+            "bytes": self.nbytes,
+            "call_us": summary(self.call),
+            "besides_us": summary(self.besides),
+            "beside": self.pattern.beside,
+            "more_us": {
+                "median": round(value * 1e6, 3) if abs(value) > spread else None,
+                "spread": round(spread * 1e6, 3),
+            },
+            "host_us": None if self.host is None else round(self.host * 1e6, 3),
+        }
+
+    def cells(self) -> Iterator[tuple[str, ...]]:
+        """Yield its cells."""
+        value, spread = self.more
+        own = self.pattern.name == self.pattern.beside
+        yield (
+            self.pattern.name,
+            str(self.nbytes),
+            f"{self.call.median * 1e6:.2f}",
+            f"{self.besides.median * 1e6:.2f}" if self.pattern.besides else "",
+            "" if own else figure(value * 1e6, spread * 1e6),
+            "" if self.host is None else f"{self.host * 1e6:.2f}",
+        )
+
+
+def table(bench: Bench) -> None:
+    """Measure all patterns; collective."""
+    bench.report.head(COLUMNS, "#")
+    for nbytes in bench.options.sizes or SIZES:
+        try:
+            found = in_memory(bench.world, partial(patterns, bench.contestant.comm, bench.backend, nbytes))
+        except ShortageError as error:
+            bench.report.refuse("allreduce", f"patterns of {nbytes} B:", str(error))
+            continue
+        bench.report.total += len(found)
+        for row in _measured(bench, found, nbytes):
+            bench.report.add(row)
+
+
+def _measured(bench: Bench, found: list[Pattern], nbytes: int) -> Iterator[Repeated]:
+    """Yield the patterns of one size, measured together."""
+    for pattern in found:
+        make_known(pattern)
+    calls = [pattern.call for pattern in found]
+    besides = [pattern.besides for pattern in found if pattern.besides]
+    iterations = bench.options.iterations or ITERATIONS
+    taken = measure(
+        [*calls, *besides], bench.clock, bench.budget, iterations=iterations, warmup=bench.options.warmup
+    )
+    times = {pattern.name: Statistics.of(seconds) for pattern, seconds in zip(found, taken, strict=False)}
+    others = iter(taken[len(calls) :])
+    nothing = Statistics.of(np.zeros(1))
+    for pattern in found:
+        spent = Statistics.of(next(others)) if pattern.besides else nothing
+        host = _host_time(bench, pattern.call) if bench.backend.device >= 0 else None
+        yield Repeated(pattern, nbytes, times[pattern.name], spent, times[pattern.beside], host)
+
+
+def _host_time(bench: Bench, call: Callable[[], object]) -> float:
+    """Return the median of the host's seconds for each of a number of calls, which do not wait for the device."""
+    seconds = np.empty(LOOPS)
+    for number in range(LOOPS):
+        bench.backend.synchronize()
+        bench.clock.barrier()
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        seconds[number] = (time.perf_counter() - start) / CALLS
+    bench.backend.synchronize()
+    return float(max(bench.world.allgather(float(np.median(seconds)))))
