@@ -8,6 +8,8 @@ import mpicoll
 from mpi.calling import check
 from mpi.cases import VECTOR, Case, forms
 from mpicoll.algorithms import registry
+from mpicoll.runtime.arguments.methods import read_call
+from mpicoll.runtime.arguments.operands import MOST_HELD
 
 pytestmark = pytest.mark.usefixtures("on_path")
 
@@ -57,6 +59,72 @@ def test_in_place_at_the_front(world, memory):
     start = sum(counts[: world.rank])
     mine = np.arange(float(sum(counts)))[start : start + counts[world.rank]]
     assert memory.to_host(x)[: len(mine)].tolist() == sum(mine + r for r in range(SIZE)).tolist()
+
+
+def exchanged(whole, counts, rank):
+    """What rank `rank` has after an in-place alltoall with these counts, of what each rank had."""
+    starts = np.concatenate([[0], np.cumsum(counts[rank])])
+    found = whole[rank].copy()
+    for other in range(SIZE):
+        start = sum(counts[other][:rank])
+        found[starts[other] : starts[other + 1]] = whole[other][start : start + counts[other][rank]]
+    return found
+
+
+def in_place(method, rank, xp):
+    """Return (arguments of a call in place, its array, what it must hold afterwards, from what all ranks had)."""
+    even, sums = not method.endswith(("v", "scatter")), method.startswith("Reduce")
+    counts = [[2 if even else 1 + (r + q) % 3 for q in range(SIZE)] for r in range(SIZE)]
+    part = counts[0] if sums else counts[rank]
+    x = xp.zeros(sum(part))
+    lengths = [x.size if sums else sum(counts[r]) for r in range(SIZE)]
+
+    def wanted(number):
+        whole = [np.arange(1.0 * length) * (r + 1) + number for r, length in enumerate(lengths)]
+        if not sums:
+            return whole[rank], exchanged(whole, counts, rank)
+        found, start = whole[rank].copy(), sum(part[:rank])
+        found[: part[rank]] = sum(whole)[start : start + part[rank]]
+        return whole[rank], found
+
+    spec = (x, part) if method == "Alltoallv" else x
+    return (MPI.IN_PLACE, spec, *([part] if method == "Reduce_scatter" else [])), x, wanted
+
+
+@pytest.mark.case("INPLACE-RS")
+@pytest.mark.parametrize("form", ["blocking", "nonblocking", "persistent"])
+@pytest.mark.parametrize("most", [MOST_HELD, 0], ids=["own copy", "copy for each call"])
+@pytest.mark.parametrize("method", ["Alltoall", "Alltoallv", "Reduce_scatter_block", "Reduce_scatter"])
+def test_copies_of_calls_in_place_are_new_each_time(world, memory, monkeypatch, method, most, form):
+    """Whether the remembered program has the copy, or each call makes one."""
+    monkeypatch.setattr("mpicoll.runtime.arguments.operands.MOST_HELD", most)
+    arguments, x, wanted = in_place(method, world.rank, memory.xp)
+    request = getattr(world, f"{method}_init")(*arguments) if form == "persistent" else None
+    calls = {
+        "blocking": lambda: getattr(world, method)(*arguments),
+        "nonblocking": lambda: getattr(world, f"I{method.lower()}")(*arguments).Wait(),
+        "persistent": lambda: (request.Start(), request.Wait()),
+    }
+    for number in range(4):
+        before, after = wanted(number)
+        x[:] = memory.xp.asarray(before)
+        calls[form]()
+        assert memory.to_host(x).tolist() == after.tolist(), number
+    if request is not None:
+        request.Free()
+
+
+def test_a_call_in_place_is_remembered_if_its_copy_is_small(world, monkeypatch):
+    x, calls = np.arange(77.0 * SIZE), []  # which no other test has
+    monkeypatch.setattr("mpicoll.runtime.call.decision.read_call", lambda *given: calls.append(1) or read_call(*given))
+    for _ in range(3):
+        world.Alltoall(MPI.IN_PLACE, x)
+        world.Reduce_scatter_block(MPI.IN_PLACE, x)
+    assert len(calls) == 2
+    large = np.zeros(SIZE * MOST_HELD // 8 + SIZE)
+    for _ in range(2):
+        world.Alltoall(MPI.IN_PLACE, large)
+    assert len(calls) == 4
 
 
 @pytest.mark.case("GATHER-NONE")

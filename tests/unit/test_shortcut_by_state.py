@@ -186,6 +186,20 @@ def test_arrays_that_overlap_in_another_way_are_refused_again(comm):
                 comm.Allreduce(memory[4:9], memory[4 - start : 9 - start])
 
 
+def test_parts_of_arrays_elsewhere_are_found_at_their_places(comm):
+    """A call that is decided for one pair of arrays has its displacements and counts for any other pair, too."""
+    kept = []
+    for number in range(5):
+        x, y = np.arange(10.0) + number, np.zeros(10)
+        kept.append((x, y))  # so that each is elsewhere
+        comm.Allreduce([x, 3, 2, MPI.DOUBLE], [y, 3, 5, MPI.DOUBLE])
+        assert y.tolist() == [0] * 5 + [number + k for k in (2, 3, 4)] + [0] * 2
+        comm.Allgatherv([x, 2, 7, MPI.DOUBLE], [y, [2], [8], MPI.DOUBLE])
+        assert y[8:].tolist() == [number + 7, number + 8]
+        comm.Allreduce(MPI.IN_PLACE, [x, 4, 6, MPI.DOUBLE], mpicoll.AVG)
+        assert x.tolist() == [number + k for k in range(10)]
+
+
 def test_many_arrays_in_turn_are_noted_seldom(comm, monkeypatch):
     """Where the same object is another call each time, noting is in vain, and would take longer than the key."""
     noted = []
