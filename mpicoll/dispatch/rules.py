@@ -66,10 +66,16 @@ class Rule:
             size: number of ranks.
             memory: "host" or "device".
         """
+        return self.serves(name, size, memory) and self.reaches(nbytes)
+
+    def serves(self, name: str, size: int, memory: str) -> bool:
+        """Tell whether the rule speaks for calls of some size; arguments as in `matches`."""
         if name != self.collective or (self.memory and memory != self.memory):
             return False
-        if not self.ranks[0] <= size <= self.ranks[1] or (self.only_powers and not power_of_two(size)):
-            return False
+        return self.ranks[0] <= size <= self.ranks[1] and (not self.only_powers or power_of_two(size))
+
+    def reaches(self, nbytes: int | None) -> bool:
+        """Tell whether the rule speaks for a message size; None where not all ranks know it."""
         if nbytes is None:
             return self.low == 0 and self.high == 1 << 62
         return self.low <= nbytes < self.high

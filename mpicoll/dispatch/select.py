@@ -92,8 +92,8 @@ def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str
                 return _forced(rule.choice, facts), f"{who}: {rule}"
     if facts.reproducible:  # pinned: what a tuner measured, or a number of segments, must not change bits
         return _pinned(facts), f"the setting reproducible={facts.reproducible!r}"
-    for rule in _table(tuning):
-        if rule.matches(facts.collective, facts.nbytes, facts.size, facts.memory) and _usable(rule.choice, facts):
+    for rule in _rows(tuning, facts.collective, facts.size, facts.memory):
+        if rule.reaches(facts.nbytes) and _usable(rule.choice, facts):
             return _complete(rule.choice, facts), f"tuning table {tuning or '(packaged)'}: {rule}"
     best = _cheapest(replace(facts, nbytes=_size_class(facts.nbytes)), registry.revision())
     return best, f"cost model for {best.path}: {PATHS[best.path].model.source}"
@@ -197,6 +197,12 @@ def _complete(choice: Choice, facts: Facts) -> Choice:
     found = {path: best_segments(card, facts, path) for path in paths}
     path = min(paths, key=lambda p: found[p][1])
     return Choice(choice.algorithm, choice.segments or found[path][0], path)
+
+
+@lru_cache(maxsize=256)
+def _rows(file: str, collective: str, size: int, memory: str) -> tuple[Rule, ...]:
+    """Return the rules of a tuning table that speak for a call of some size."""
+    return tuple(rule for rule in _table(file) if rule.serves(collective, size, memory))
 
 
 @lru_cache(maxsize=8)

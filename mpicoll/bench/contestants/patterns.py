@@ -133,7 +133,7 @@ def _arrays_in_turn(kind: str, comm: Communicator, count: int, make: Callable[[]
 
 def _alltoall(comm: Communicator, backend: Backend, count: int) -> list[Pattern]:
     """Return the patterns of another call, whose result cannot be written where its input is."""
-    whole = -(-count // comm.size) * comm.size
+    whole = count + -count % comm.size
     x, y = backend.xp.zeros(whole, "f4"), backend.xp.zeros(whole, "f4")
     apart = "alltoall"
     return [

@@ -69,6 +69,12 @@ class Operands:
         """Return these operands without their arrays."""
         return replace(self, input=None, output=None, before=[], after=[])
 
+    def over(self, source: Flat | None, target: Flat | None) -> Operands:
+        """Return the operands of the same call over other memory, in less time than `replace` takes."""
+        made = object.__new__(Operands)
+        made.__dict__.update(self.__dict__, input=source, output=target)
+        return made
+
     @property
     def bases(self) -> dict[str, int]:
         """Addresses at which the input and the output start, 0 for none."""

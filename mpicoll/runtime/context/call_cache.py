@@ -15,7 +15,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Hashable
-from copy import copy
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import Any
@@ -67,11 +66,9 @@ class Decided:
     def at(self, addresses: tuple[int, ...]) -> Remembered:
         """Return the call whose arrays are at these addresses."""
         known, (source, target) = self.operands, self.places
-        moved = copy(known)
-        moved.input = _moved(known.input, source, addresses)
-        same = known.output is known.input
-        moved.output = moved.input if same else _moved(known.output, target, addresses)
-        return Remembered(moved, self.plan)
+        one = _moved(known.input, source, addresses)
+        other = one if known.output is known.input else _moved(known.output, target, addresses)
+        return Remembered(known.over(one, other), self.plan)
 
 
 def _extent(flat: Flat | None) -> Flat | None:
@@ -92,7 +89,7 @@ def _place(flat: Flat | None, addresses: tuple[int, ...]) -> tuple[int, int]:
 
 def _moved(flat: Flat | None, place: tuple[int, int], addresses: tuple[int, ...]) -> Flat | None:
     """Return a flat array at its place in the arguments' memory."""
-    return flat and Flat(flat.array, addresses[place[0]] + place[1], flat.device)
+    return flat and Flat(flat.array, addresses[place[0]] + place[1], flat.device, flat.before, flat.after)
 
 
 @dataclass(eq=False)
