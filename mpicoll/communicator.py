@@ -143,11 +143,8 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
                         context.caller = get_ident()
                         context.calls += 1
                         try:
-                            if checks is None:
-                                for action in actions:
-                                    action()
-                            else:
-                                bound.run()
+                            for action in actions:
+                                action()
                         except BaseException as error:
                             conductor.failed(context, bound, arguments, error)
                             raise

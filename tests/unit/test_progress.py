@@ -9,7 +9,7 @@ from mpicoll.runtime.program.bound import SYNC, Bound
 from mpicoll.runtime.progress import operations, turns
 
 
-@pytest.mark.parametrize("device", [-1, 3])
+@pytest.mark.parametrize("device", [0, 3])
 def test_whoever_advances_a_blocking_call_does_so_on_its_device(monkeypatch, device):
     current, seen = [None], []
 

@@ -67,7 +67,8 @@ def blocking(context: Context, asked_for: CallArguments) -> None:
 def failed(context: Context, bound: Bound, arguments: tuple[Any, ...], error: BaseException) -> None:
     """Do what is to be done after a call that took the shortcut and raised; raise the error with more words, if any."""
     try:
-        operations.failed(bound, context, error)
+        if not bound.limited:  # else whoever ran it has done so
+            operations.failed(bound, context, error)
     finally:
         if context.broken:
             faults.abandoned.append((context, arguments))

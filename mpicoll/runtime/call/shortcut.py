@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from operator import is_
 from typing import Any
 
@@ -25,6 +26,7 @@ from mpicoll.runtime.call.call_key import UnreadableError, is_own_type, reader_o
 from mpicoll.runtime.context.call_cache import Remembered
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.progress import operations
 from mpicoll.settings import settings
 
 _address = MPI.Get_address
@@ -51,7 +53,7 @@ def note(
     if times & (times - 1):
         return
     method, arguments, algorithm, stream, rules = asked_for
-    if len(arguments) < 2 or Bound.observer is not None or bound.limited:
+    if len(arguments) < 2 or Bound.observer is not None:
         return
     buffers, rest = arguments[:2], arguments[2:]
     if any(hasattr(item, "__len__") for item in rest):  # counts could be changed in place
@@ -68,7 +70,8 @@ def note(
         return
     exact = any(isinstance(item, int) for item in rest)  # 0.0 would be equal, but is no root
     asked = rest, exact, algorithm, stream, rules, settings.scope(), settings.assigned, registry.changes[0]
-    known = asked, where, (context, context.turn, bound, bound.actions, checks), call
+    actions = bound.actions if arrays else [partial(operations.run, bound, context) if bound.limited else bound.run]
+    known = asked, where, (context, context.turn, bound, actions, checks), call
     others = [] if checks else [b for b in buffers if not any(b is array for array in arrays)]
     context.cache.note_identity(call, (method, id(buffers[0]), id(buffers[1])), arrays, others, known)
 

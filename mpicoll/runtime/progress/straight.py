@@ -10,15 +10,15 @@ import os
 from typing import Any
 
 from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.progress.faults import Patience
 from mpicoll.runtime.progress.operations import COMMON, Operation, modes
 from mpicoll.runtime.progress.traffic import Traffic
 from mpicoll.runtime.progress.turns import Helper, advance_all, in_flight, lock
 
 
 def goes_straight(device: int) -> bool:
-    """Tell whether calls on a device, -1 for the host, may go straight: no time limit and no other rank's errors."""
-    limit, shares_errors, _ = modes()
-    return device < 0 and not limit > 0 and not shares_errors
+    """Tell whether calls on a device, -1 for the host, may go straight: other ranks' errors are not heeded."""
+    return device < 0 and not modes()[1]
 
 
 class Straight(Operation):
@@ -44,13 +44,17 @@ class Straight(Operation):
         self.traffic, self.bound, self.keep, self.lane, self.slot = traffic, bound, keep, lane, slot
         self.number = traffic.calls
         bound.running = self.ran = True
+        self.started = bound.last_start < 0
+        limit, _, threaded = modes()
+        if limit > 0:
+            self.patience = Patience(limit)
         with lock:
             before, traffic.last[lane] = traffic.last.get(lane), self
             if before is not None and not before.started:
                 self.condition = lambda: before.started
             in_flight.append(self)
             self.advance()
-        if not self.done and modes()[2]:
+        if threaded and not self.done:
             Helper.wake()
 
     def advance(self) -> None:
@@ -63,6 +67,8 @@ class Straight(Operation):
                 self._end()
                 if self.bound.retired:
                     self.bound.free()
+            elif self.patience and self.patience.is_over(self.position):
+                self._give_up(self._stall(self.patience))
         except BaseException as error:
             if not isinstance(error, Exception) and not self.acting:
                 raise  # interrupted while it waited: nothing is lost, it can be waited for again
@@ -89,15 +95,20 @@ class Straight(Operation):
             self.condition = None
         if not self.position:
             self.traffic.check()
-        bound = self.bound
+        bound, traffic = self.bound, self.traffic
         actions, polls, end = bound.actions, bound.polls, len(bound.actions)
         while self.position < end:
             poll = polls[self.position]
             if poll is not None and not poll():
+                self.condition = poll
                 return False
-            self.acting = True
-            actions[self.position]()
+            self.acting = traffic.busy = True
+            try:
+                actions[self.position]()
+            finally:
+                traffic.busy = False
             self.acting = False
+            traffic.moved += 1
             if self.position == bound.last_start:
                 self.started = True
             self.position += 1
