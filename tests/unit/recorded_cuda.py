@@ -102,6 +102,7 @@ class Recorder:
             free=note("free"),
             setDevice=self.set_device,
             memcpyPeer=note("copy"),
+            memcpyAsync=note("copy"),
         )
         self.module = ModuleType("cupy")
         self.module.empty = np.empty

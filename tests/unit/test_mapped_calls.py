@@ -5,6 +5,7 @@
 
 import struct
 
+import numpy as np
 import pytest
 from mpi4py import MPI
 
@@ -121,3 +122,75 @@ def test_arrays_of_another_device_are_copied_around_the_call(made, comm, x, y, f
         assert log.index(copies[1]) < kernel < log.index(copies[2])
     assert not any(isinstance(key[0], str) for key in context.cache.calls)
     assert all(one.operands.input is None for one in context.cache.calls.values())
+
+
+def test_calls_that_differ_in_addresses_share_a_kernel(made, comm, peers, monkeypatch):
+    """And those that differ in size share what is compiled; another operator or dtype is another kernel."""
+    from mpicoll.runtime.paths.mapped import kernel
+
+    sources, write = [], kernel.kernel_source
+    monkeypatch.setattr(kernel, "kernel_source", lambda *given: sources.append(write(*given)) or sources[-1])
+    held = [np.ones(8) for _ in range(8)]
+    for pair in zip(held[::2], held[1::2], strict=True):
+        comm.Allreduce(*pair)
+    assert (len(peers.kernels), len(peers.functions), len(sources)) == (1, 1, 1)
+    comm.Allreduce(held[0][:6], held[1][:6])
+    assert (len(peers.kernels), len(peers.functions), len(sources)) == (2, 1, 1)
+    comm.Allreduce(held[0], held[1], MPI.MAX)
+    comm.Allreduce(held[0].view("f4"), held[1].view("f4"))
+    comm.Allreduce(MPI.IN_PLACE, held[1])
+    assert len(peers.kernels) == 5
+    assert len(sources) == 4
+
+
+def test_the_arguments_of_a_shared_kernel_are_each_calls_own(made, comm, peers, monkeypatch):
+    """The addresses of its arrays come first, and nothing else differs."""
+    from mpicoll.runtime.paths.mapped import path
+
+    packed, pack = [], path.packed_argument
+    monkeypatch.setattr(path, "packed_argument", lambda *given: packed.append(pack(*given)) or packed[-1])
+    held = [np.ones(8) for _ in range(4)]
+    comm.Allreduce(held[0], held[1])
+    comm.Allreduce(held[2], held[3])
+    found = [np.frombuffer(one, "u8", len(one) // 8).tolist() for one in packed]
+    assert [sorted(one[:2]) for one in found] == [sorted(a.ctypes.data for a in pair) for pair in (held[:2], held[2:])]
+    assert found[0][2:] == found[1][2:]
+
+
+def test_a_table_of_kernels_that_is_full_is_begun_anew(made, comm, peers, monkeypatch):
+    from mpicoll.runtime.paths.mapped import kernel
+
+    monkeypatch.setattr(kernel, "MOST_KERNELS", 2)
+    x, y = np.ones(8), np.ones(8)
+    for count in (8, 7, 6):
+        comm.Allreduce(x[:count], y[:count])
+    assert len(peers.kernels) == 1
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_what_must_be_refused_in_a_capture_takes_no_shortcut(made, comm, in_place):
+    """A program's own copy would be freed with it, while the graph is still there."""
+    x, y = np.ones(8), np.ones(8)
+    for _ in range(4):
+        comm.Alltoall(MPI.IN_PLACE if in_place else x, y)
+    assert bool(comm._identities) is not in_place
+    made.capturing.add(CALLER)
+    if in_place:
+        with pytest.raises(mpicoll.UnsupportedError, match="must be copied around the call"):
+            comm.Alltoall(MPI.IN_PLACE, y)
+    else:
+        comm.Alltoall(x, y)
+
+
+def test_a_copy_of_a_call_in_place_is_enqueued_before_its_kernel(made, comm):
+    """Into memory of the program, on the call's stream; what is received is written where the input was."""
+    y = np.ones(8)
+    for _ in range(2):
+        made.taken()
+        comm.Alltoall(MPI.IN_PLACE, y)
+        copied, launched = [one for one in made.taken() if one[0] in ("copy", "launch")]
+        assert (copied[0], launched) == ("copy", ("launch", "collective", CALLER))
+    made.taken()
+    comm.Reduce_scatter_block(MPI.IN_PLACE, y)
+    launched, copied = [one for one in made.taken() if one[0] in ("copy", "launch")]
+    assert (launched[0], copied[0]) == ("launch", "copy")

@@ -68,8 +68,13 @@ def is_cupy(array: object) -> bool:
 
 def empty(shape: tuple[int, ...], like: Array) -> Array:
     """Return a new array with another one's dtype, on its device if that is the current one."""
-    kind: Any = np if isinstance(like, np.ndarray) else sys.modules["cupy"]
-    return kind.empty(shape, like.dtype)
+    return empty_on(-1 if isinstance(like, np.ndarray) else 0, shape, like.dtype)
+
+
+def empty_on(device: int, shape: tuple[int, ...] | int, dtype: np.dtype) -> Array:
+    """Return a new array on the host (-1), or on the current device."""
+    module: Any = np if device < 0 else sys.modules["cupy"]
+    return module.empty(shape, dtype)
 
 
 def as_array(collective: str, name: str, value: Any) -> Array:

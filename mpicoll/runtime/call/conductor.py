@@ -144,9 +144,10 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Operation:
         call: as it was made.
         known: an equal call, if one was found by the shortcut.
     """
-    context, place, key = call.context, where(call.stream), None
+    context, place, key = call.context, (), None
     context.check()
     if known is None:
+        place = where(call.stream)
         key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
         known = context.cache.find(key) or context.cache.find_anywhere(key)
     operands: Operands | None

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from mpicoll.dispatch.plan import Plan
-from mpicoll.runtime.arguments.arrays import Flat
+from mpicoll.runtime.arguments.arrays import Flat, empty_on, pointer_of
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.context.call_cache import Remembered
 from mpicoll.runtime.context.context import Context
-from mpicoll.runtime.context.scratch import Arena
 from mpicoll.runtime.context.slot import Slot
 from mpicoll.runtime.cuda.streams import is_captured
 from mpicoll.runtime.host.work import Host
@@ -78,10 +77,9 @@ def _holding(operands: Operands) -> tuple[Any, Operands]:
     flat = getattr(operands, operands.held) if operands.held else None
     if flat is None or not flat.size:
         return None, operands
-    arena = Arena("host" if flat.device < 0 else "device", flat.device, smallest=flat.array.nbytes)
-    arena.reserve(flat.array.nbytes)
-    own = Flat(flat.array, arena.pointer, flat.device)
-    return arena, replace(operands, input=own) if operands.held == "input" else replace(operands, output=own)
+    memory = empty_on(flat.device, flat.size, flat.array.dtype)
+    own = Flat(flat.array, pointer_of(memory), flat.device)
+    return memory, replace(operands, input=own) if operands.held == "input" else replace(operands, output=own)
 
 
 def _copies(operands: Operands, stream: int) -> tuple[Action | None, list[Action]]:

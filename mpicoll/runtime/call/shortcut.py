@@ -30,6 +30,8 @@ from mpicoll.runtime.progress import operations
 from mpicoll.settings import settings
 
 _address = MPI.Get_address
+#: what changes with every setting and algorithm, at hand
+_setting, _scope_of_now, _changes = settings.__dict__, settings.scope, registry.changes
 #: in the place of (current stream, its value, current device, its value) for arrays on the host: always as it was
 NOWHERE = bool, False, bool, False
 #: times after which a call that is still found by its key is taken for one of views that are made for each call
@@ -60,10 +62,12 @@ def note(
         return
     where: Any = NOWHERE
     if call.operands.device >= 0:
+        if _waits(bound) or call.operands.held:  # which must be refused where their stream is being captured
+            return
         cuda = sys.modules["cupy"].cuda
         stream_of_now, device_of_now = cuda.get_current_stream, cuda.runtime.getDevice
         where = stream_of_now, stream_of_now(), device_of_now, device_of_now()
-    arrays = _lasting(buffers) if times <= LASTING and not _waits(bound) else []
+    arrays = _lasting(buffers) if times <= LASTING else []
     try:
         checks = None if arrays else tuple(map(_check, buffers))
     except UnreadableError:
@@ -99,9 +103,9 @@ def found(
         and algorithm == wanted
         and stream is given
         and rules is ruled
-        and settings.scope() is scope
-        and settings.assigned == assigned
-        and registry.changes[0] == registered
+        and _scope_of_now() is scope
+        and _setting["assigned"] == assigned
+        and _changes[0] == registered
         and get_stream() is current
         and get_device() == device
         and bound.alive

@@ -18,9 +18,9 @@ class Arena:
     Sizes below 64 MiB are rounded up to a power of two.  `reserve(5_000_000)` takes 8 MiB, `reserve(100)` 1 MiB.
     """
 
-    def __init__(self, kind: str, device: int = -1, smallest: int = SMALLEST) -> None:
-        """Start empty; kind is "host", "pinned" or "device"; `smallest` is that of a piece, in bytes."""
-        self.kind, self.device, self.smallest = kind, device, smallest
+    def __init__(self, kind: str, device: int = -1) -> None:
+        """Start empty; kind is "host", "pinned" or "device"."""
+        self.kind, self.device = kind, device
         self.memory: Any = None
         self.nbytes = 0
         self.pointer = 0
@@ -29,7 +29,7 @@ class Arena:
         """Make sure of at least nbytes; the memory may move, and old addresses are void then."""
         if nbytes <= self.nbytes:
             return
-        wanted = max(self.smallest, 1 << (nbytes - 1).bit_length() if nbytes < 1 << 26 else nbytes)
+        wanted = max(SMALLEST, 1 << (nbytes - 1).bit_length() if nbytes < 1 << 26 else nbytes)
         self._retire()
         self.nbytes = 0
         try:

@@ -23,18 +23,24 @@ from mpicoll.settings import settings
 PROMPT = 200e-6
 #: lane of calls whose messages follow each other; persistent requests have others
 COMMON = 0
+#: time limit in seconds, ranks share errors, a thread makes progress
+Modes = tuple[float, bool, bool]
 
-def modes() -> tuple[float, bool, bool]:
-    """Return (time limit in seconds, ranks share errors, a thread makes progress), kept between changes."""
-    version = settings.version
-    if version != _known_modes[0]:
-        modes = settings.timeout, bool(settings.errors), settings.progress == "thread"
-        _known_modes[:] = [version, modes]
-    found: tuple[float, bool, bool] = _known_modes[1]
+
+def modes(setting: dict[str, Any] = settings.__dict__, scope_of_now: Callable[[], Any] = settings.scope) -> Modes:
+    """Return (time limit in seconds, ranks share errors, a thread makes progress), kept between changes.
+
+    The arguments are at hand, which takes less time than to look them up.
+    """
+    found: Modes
+    assigned, scope, found = _known_modes
+    if scope is not scope_of_now() or assigned != setting["assigned"]:
+        found = settings.timeout, bool(settings.errors), settings.progress == "thread"
+        _known_modes[:] = setting["assigned"], scope_of_now(), found
     return found
 
 
-_known_modes: list[Any] = [None, None]
+_known_modes: list[Any] = [None, None, (0.0, False, False)]
 
 #: the program of an operation that has none yet
 NOTHING = Bound()

@@ -43,6 +43,7 @@ class Peers:
         order: keeps kernels in the order of the calls.
         side: the stream of calls that do not block.
         kernels: those that were made for this mapping, by all on which they depend.
+        functions: the same, compiled, whatever the size of the call.
         linked: all GPUs are linked by NVLink, so that lines are never torn.
     """
 
@@ -54,6 +55,7 @@ class Peers:
         self._view[:64] = bytes(64)
         self.order = Order()
         self.kernels: dict[Any, Any] = {}
+        self.functions: dict[Any, Any] = {}
         self.side = new_stream(device)
 
     def abort(self) -> None:

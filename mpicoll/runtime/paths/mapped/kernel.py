@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -38,6 +39,8 @@ from mpicoll.settings import format_bytes, settings
 
 #: bytes of the longest block that travels in the protocol `lines`, where the GPUs are linked by NVLink
 LINES_LIMIT = 4 << 20
+T = TypeVar("T")
+
 #: kernels that a communicator keeps at hand
 MOST_KERNELS = 4096
 
@@ -74,12 +77,17 @@ def kernel_of(plan: Plan, operands: Operands, context: Context, peers: Peers) ->
     """
     shape, limit = Shape.of(operands, context.rank, context.size), settings.timeout
     key = plan, shape, operands.aliased, operands.dtype, id(operands.op), _even(operands), operands.device, limit
-    kernel: Kernel | None = peers.kernels.get(key)
-    if kernel is None:
-        if len(peers.kernels) >= MOST_KERNELS:
-            peers.kernels.clear()
-        kernel = peers.kernels[key] = _made_kernel(plan, operands, shape, peers)
-    return kernel
+    return _kept(peers.kernels, key, lambda: _made_kernel(plan, operands, shape, peers))
+
+
+def _kept(table: dict[Any, Any], key: Any, make: Callable[[], T]) -> T:
+    """Return what is kept under a key, made now if it is not there; a table that is full is begun anew."""
+    if key not in table:
+        if len(table) >= MOST_KERNELS:
+            table.clear()
+        table[key] = make()
+    found: T = table[key]
+    return found
 
 
 def _made_kernel(plan: Plan, operands: Operands, shape: Shape, peers: Peers) -> Kernel:
@@ -89,13 +97,33 @@ def _made_kernel(plan: Plan, operands: Operands, shape: Shape, peers: Peers) -> 
     protocol, slots = _protocol(plan, schedules, peers)
     lowered = _lowered(schedules, rank, operands.aliased, _even(operands), protocol.name == "lines")
     layout = Layout(shape, schedules[rank], 1, 1, operands.dtype.itemsize)
-    source = kernel_source(lowered, protocol, slots, rank, size, operands.op, operands.dtype)
-    function, module = kernels.compiled(source, "collective", operands.device)
+    function, module = _function(lowered, protocol, slots, operands, peers)
     counts = [layout.cell(*cell, 0, STARTS)[1] for cell in lowered.cells]
     memory = [(cell[0], layout.cell(*cell, 0, STARTS)[0]) for cell in memory_cells(lowered)]
     tiles = -(-max(counts, default=0) // protocol.tile)
     rest = _rest(counts, _addresses(peers, protocol), _numbers(peers, protocol, tiles, slots))
     return Kernel(function, module, _grid(tiles, slots, protocol), memory, rest, operands.op)
+
+
+def _function(
+    lowered: Lowered, protocol: Protocol, slots: int, operands: Operands, peers: Peers
+) -> tuple[int, Any]:
+    """Return (address of a program's kernel, module that keeps it alive), at hand for calls of other sizes.
+
+    Args:
+        lowered: the rank's program.
+        protocol: how tiles travel.
+        slots: slots of a wave.
+        operands: the call.
+        peers: where kernels are kept.
+    """
+    op, dtype, device = operands.op, operands.dtype, operands.device
+
+    def made() -> tuple[int, Any, Any]:
+        source = kernel_source(lowered, protocol, slots, peers.rank, peers.layout.size, op, dtype)
+        return *kernels.compiled(source, "collective", device), (lowered, op)  # these are known by their identity
+
+    return _kept(peers.functions, (id(lowered), protocol, slots, id(op), dtype, device), made)[:2]
 
 
 def _grid(tiles: int, slots: int, protocol: Protocol) -> tuple[int, int]:
