@@ -135,7 +135,7 @@ def test_a_captured_call_is_not_found_by_its_arrays(monkeypatch, captured, noted
     context = SimpleNamespace(calls=0, cache=SimpleNamespace(find=lambda key: SimpleNamespace(blocking=None)))
     monkeypatch.setattr(conductor, "where", lambda stream: (0, False, PLAIN, captured))
     monkeypatch.setattr(conductor, "_bound_again", lambda *_: "its program")
-    monkeypatch.setattr(conductor.operations, "run", lambda *_: None)
+    monkeypatch.setattr(conductor.running, "run", lambda *_: None)
     monkeypatch.setattr(conductor.shortcut, "note", lambda *given: kept.append(given))
     conductor.blocking(context, ("Allreduce", (None, None), None, None, ""))
     assert (len(kept), context.calls) == (noted, 1)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from mpicoll.runtime.program.bound import SYNC, Bound
-from mpicoll.runtime.progress import operations, turns
+from mpicoll.runtime.progress import operations, running, turns
 
 
 @pytest.mark.parametrize("device", [0, 3])
@@ -23,6 +23,6 @@ def test_whoever_advances_a_blocking_call_does_so_on_its_device(monkeypatch, dev
     context = SimpleNamespace(calls=1, last={}, moved=0, check=lambda: None, refusals=None, spoiled=None)
     bound = Bound(device=device, limited=True)
     bound.add(SYNC, lambda: seen.append(current[-1]), poll=lambda: not seen.append(current[-1]))
-    operations.run(bound, context)
+    running.run(bound, context)
     assert seen == [device, device]
     assert not turns.in_flight

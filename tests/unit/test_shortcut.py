@@ -59,7 +59,7 @@ class Machine:
         self.keep(arguments, self.bound(**changed), algorithm, stream)
 
     def keep(self, arguments, bound, algorithm=None, stream=None):
-        call = self.context.cache.remember(object(), Remembered(SimpleNamespace(device=0), None))
+        call = self.context.cache.remember(object(), Remembered(SimpleNamespace(device=0, held=""), None))
         shortcut.note(self.context, ("Allreduce", arguments, algorithm, stream, ""), call, bound)
         return call
 

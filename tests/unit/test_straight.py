@@ -11,8 +11,9 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.runtime.program.bound import LAUNCH, START, WAIT, Bound
-from mpicoll.runtime.progress import operations, turns
-from mpicoll.runtime.progress.operations import Operation, run
+from mpicoll.runtime.progress import running, turns
+from mpicoll.runtime.progress.operations import Operation
+from mpicoll.runtime.progress.running import run
 from mpicoll.runtime.progress.straight import Straight, goes_straight
 
 
@@ -66,7 +67,7 @@ def test_a_call_with_a_time_limit_needs_no_operation_where_nobody_is_late(comm, 
 
 def test_a_call_that_waits_for_long_is_watched_from_there_on(comm, made, monkeypatch):
     """Nothing is done twice, and it ends in the operation."""
-    monkeypatch.setattr(operations, "PROMPT", 0.001)
+    monkeypatch.setattr(running, "PROMPT", 0.001)
     program = Program(limited=True)
     program.ready = lambda: bool(made) and program.looks > 3
     run(program.bound, comm._get_context())
@@ -77,7 +78,7 @@ def test_a_call_that_waits_for_long_is_watched_from_there_on(comm, made, monkeyp
 
 
 def test_a_late_call_stalls_where_it_waits(comm, made, monkeypatch):
-    monkeypatch.setattr(operations, "PROMPT", 0.001)
+    monkeypatch.setattr(running, "PROMPT", 0.001)
     program, context = Program(limited=True), comm._get_context()
     program.ready = False
     with mpicoll.override(timeout=0.05), pytest.raises(mpicoll.StalledError, match=r"bcast #1 'ring': rank 0, waiting"):

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from mpicoll.bench.contestants.contestant import Way
-from mpicoll.bench.contestants.instrument import ByHand, Nothing, program_of
+from mpicoll.bench.contestants.instrument import ByHand, emptied, program_of
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.budget import measure
 from mpicoll.bench.measure.statistics import Statistics, figure, noise
@@ -33,7 +33,6 @@ from mpicoll.bench.request.cases import Case
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.tables import patterns
 from mpicoll.bench.tables.bench import Bench
-from mpicoll.runtime.program.bound import observed
 
 #: seconds that the design allows the library itself
 PER_CALL, PER_MESSAGE = 10e-6, 3e-6
@@ -142,7 +141,7 @@ def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Overhead:
     seconds = measure(ways, bench.clock, bench.budget, iterations=iterations, warmup=bench.options.warmup)
     by_hand.free()
     request.Free()
-    with observed(Nothing()):
+    with emptied(bound):
         per_call = max(bench.world.allgather(_alone(blocking)), key=lambda one: one.median)
     messages = max(bench.world.allgather(len(bound.requests)))
     call, hand, nonblocking, persistent = map(Statistics.of, seconds)

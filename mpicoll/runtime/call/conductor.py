@@ -28,7 +28,7 @@ from mpicoll.runtime.cuda.streams import Pointer, address_on, on, where
 from mpicoll.runtime.paths import offer
 from mpicoll.runtime.paths.table import path
 from mpicoll.runtime.program.bound import Bound
-from mpicoll.runtime.progress import faults, operations
+from mpicoll.runtime.progress import faults, running
 from mpicoll.runtime.progress.exchange import Later, Routine, finished
 from mpicoll.runtime.progress.operations import Operation
 from mpicoll.runtime.progress.straight import Straight, goes_straight
@@ -52,7 +52,7 @@ def blocking(context: Context, asked_for: CallArguments) -> None:
             bound = known.blocking
             if bound is None or not bound.alive:
                 bound = known.blocking = _bound_again(known, context, place, stream)
-            operations.run(bound, context)
+            running.run(bound, context)
             if len(place) < 3 or not place[3]:  # what is captured does not wait for its end, as a time limit demands
                 shortcut.note(context, asked_for, known, bound)
             return
@@ -68,7 +68,7 @@ def failed(context: Context, bound: Bound, arguments: tuple[Any, ...], error: Ba
     """Do what is to be done after a call that took the shortcut and raised; raise the error with more words, if any."""
     try:
         if not bound.limited:  # else whoever ran it has done so
-            operations.failed(bound, context, error)
+            running.failed(bound, context, error)
     finally:
         if context.broken:
             faults.abandoned.append((context, arguments))
@@ -133,7 +133,7 @@ def _remembered(call: Call, operands: Operands, plan: Plan, key: Any) -> Remembe
 def _finish(operands: Operands, bound: Bound, context: Context) -> None:
     """Run a call that is decided, on the current device and stream."""
     execute.pack(operands)
-    operations.run(bound, context)
+    running.run(bound, context)
     execute.unpack(operands)
 
 

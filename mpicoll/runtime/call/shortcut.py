@@ -26,7 +26,7 @@ from mpicoll.runtime.call.call_key import UnreadableError, is_own_type, reader_o
 from mpicoll.runtime.context.call_cache import Remembered
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.program.bound import Bound
-from mpicoll.runtime.progress import operations
+from mpicoll.runtime.progress import running
 from mpicoll.settings import settings
 
 _address = MPI.Get_address
@@ -74,7 +74,7 @@ def note(
         return
     exact = any(isinstance(item, int) for item in rest)  # 0.0 would be equal, but is no root
     asked = rest, exact, algorithm, stream, rules, settings.scope(), settings.assigned, registry.changes[0]
-    actions = bound.actions if arrays else [partial(operations.run, bound, context) if bound.limited else bound.run]
+    actions = bound.actions if arrays else [partial(running.run, bound, context) if bound.limited else bound.run]
     known = asked, where, (context, context.turn, bound, actions, checks), call
     others = [] if checks else [b for b in buffers if not any(b is array for array in arrays)]
     context.cache.note_identity(call, (method, id(buffers[0]), id(buffers[1])), arrays, others, known)

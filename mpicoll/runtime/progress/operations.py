@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,8 +18,6 @@ from mpicoll.runtime.progress.turns import Helper, in_flight, lock, wait_for
 from mpicoll.runtime.progress.watch import UNWATCHED
 from mpicoll.settings import settings
 
-#: seconds that a call with a time limit may wait before it is watched
-PROMPT = 200e-6
 #: lane of calls whose messages follow each other; persistent requests have others
 COMMON = 0
 #: time limit in seconds, ranks share errors, a thread makes progress
@@ -262,63 +259,3 @@ def _actions(operation: Operation, bound: Bound, first: int) -> Routine[None]:
     bound.running = False  # where an action raises, `Traffic.spoiled` sees to the messages
     if bound.retired:
         bound.free()
-
-
-def run(bound: Bound, traffic: Traffic) -> None:
-    """Run a program to its end; with others in flight, advancing them too.
-
-    A program that only launches ends on the device.  Its end is awaited where messages are in flight: the
-    caller may wait for the device next, and nobody would advance what other ranks wait for before they launch.
-    """
-    if in_flight or bound.limited:
-        messages = any(not o.started or o.bound.requests for o in in_flight)
-        alone = not in_flight and bound.device < 0 and not modes()[1]
-        reached = _run_promptly(bound, traffic) if alone else 0
-        if reached < len(bound.actions):
-            Operation(traffic, lambda operation: steps(operation, bound, reached), device=bound.device).wait()
-        if messages and bound.mark is not None:
-            wait_for(bound.mark())
-        return
-    try:
-        bound.run()
-    except BaseException as error:
-        failed(bound, traffic, error)
-        raise
-
-
-def _run_promptly(bound: Bound, traffic: Traffic) -> int:
-    """Run a program of host memory until it has waited for a while; return the position of the action to come.
-
-    So a time limit costs next to nothing where nobody is late.
-    """
-    position, end = 0, 0.0
-    bound.running = traffic.busy = True
-    try:
-        for position, action in enumerate(bound.actions):
-            poll = bound.polls[position]
-            while poll is not None and not poll():
-                now = time.monotonic()
-                end = end or now + PROMPT
-                if now > end:
-                    return position
-                os.sched_yield()
-            action()
-    except BaseException as error:
-        bound.reached = position
-        failed(bound, traffic, error)
-        raise
-    finally:
-        traffic.busy = False
-    position, bound.running, traffic.ended = len(bound.actions), False, time.monotonic()
-    traffic.moved += 1
-    if bound.retired:
-        bound.free()
-    return position
-
-
-def failed(bound: Bound, traffic: Traffic, error: BaseException) -> None:
-    """Note that a program raised while it ran by itself; raises the error with more words, if there are any."""
-    raised = faults.explained(error, bound.name.format(traffic.calls), traffic.rank, bound.pending(bound.reached))
-    traffic.spoiled(bound, bound.reached, error)
-    if raised is not error:
-        raise raised from error
