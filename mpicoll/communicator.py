@@ -123,7 +123,9 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
             rest, exact, wanted, given, rules, scope, assigned, registered = asked
             get_stream, current, get_device, device = where
             if (
-                arguments[2:] == rest
+                not is_finalized()
+                and (checks is None or (checks[0](arguments[0]) and checks[1](arguments[1])))
+                and arguments[2:] == rest
                 and (not exact or all(map(is_, arguments[2:], rest)))
                 and algorithm == wanted
                 and stream is given
@@ -134,9 +136,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
                 and get_stream() is current
                 and get_device() == device
                 and not in_flight
-                and not is_finalized()
                 and not turn.locked()  # by this thread, from within a call; for another one it may wait a moment
-                and (checks is None or (checks[0](arguments[0]) and checks[1](arguments[1])))
             ):
                 with turn:
                     if bound.alive and not context.broken:  # looked at now, for another thread may have had its turn

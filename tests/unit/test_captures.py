@@ -132,7 +132,7 @@ def test_a_launch_on_a_barred_default_stream_is_explained(machine):
 def test_a_captured_call_is_not_found_by_its_arrays(monkeypatch, captured, noted):
     """It has no wait for its end, which a time limit demands outside of the graph."""
     kept = []
-    context = SimpleNamespace(calls=0, cache=SimpleNamespace(find=lambda key: SimpleNamespace(blocking=None)))
+    context = SimpleNamespace(calls=0, cache=SimpleNamespace(find=lambda key: SimpleNamespace(blocking=None, found=0)))
     monkeypatch.setattr(conductor, "where", lambda stream: (0, False, PLAIN, captured))
     monkeypatch.setattr(conductor, "_bound_again", lambda *_: "its program")
     monkeypatch.setattr(conductor.running, "run", lambda *_: None)

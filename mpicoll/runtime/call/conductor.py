@@ -53,6 +53,9 @@ def blocking(context: Context, asked_for: CallArguments) -> None:
             if bound is None or not bound.alive:
                 bound = known.blocking = _bound_again(known, context, place, stream)
             running.run(bound, context)
+            known.found = times = known.found + 1
+            if times & (times - 1):  # it is noted after 1, 2, 4, 8 ... times, for it may be in vain
+                return
             if len(place) < 3 or not place[3]:  # what is captured does not wait for its end, as a time limit demands
                 shortcut.note(context, asked_for, known, bound)
             return

@@ -43,7 +43,7 @@ def note(
 ) -> None:
     """Let the shortcut find a call that was just found by its key, if it may.
 
-    That is done after 1, 2, 4, 8 ... times: where each call has other objects it would be in vain.
+    Where another call was noted with these objects, it is in vain at first: other calls are made with them each time.
 
     Args:
         context: the communicator's.
@@ -51,11 +51,11 @@ def note(
         call: the same, as it is remembered.
         bound: its program.
     """
-    call.found = times = call.found + 1
-    if times & (times - 1):
-        return
     method, arguments, algorithm, stream, rules = asked_for
     if len(arguments) < 2 or Bound.observer is not None:
+        return
+    identity = method, id(arguments[0]), id(arguments[1])
+    if call.found <= LASTING and identity in context.cache.identities:
         return
     buffers, rest = arguments[:2], arguments[2:]
     if any(hasattr(item, "__len__") for item in rest):  # counts could be changed in place
@@ -67,7 +67,7 @@ def note(
         cuda = sys.modules["cupy"].cuda
         stream_of_now, device_of_now = cuda.get_current_stream, cuda.runtime.getDevice
         where = stream_of_now, stream_of_now(), device_of_now, device_of_now()
-    arrays = _lasting(buffers) if times <= LASTING else []
+    arrays = _lasting(buffers) if call.found <= LASTING else []
     try:
         checks = None if arrays else tuple(map(_check, buffers))
     except UnreadableError:
@@ -77,7 +77,7 @@ def note(
     actions = bound.actions if arrays else [partial(running.run, bound, context) if bound.limited else bound.run]
     known = asked, where, (context, context.turn, bound, actions, checks), call
     others = [] if checks else [b for b in buffers if not any(b is array for array in arrays)]
-    context.cache.note_identity(call, (method, id(buffers[0]), id(buffers[1])), arrays, others, known)
+    context.cache.note_identity(call, identity, arrays, others, known)
 
 
 def found(
