@@ -5,8 +5,9 @@ the key leaves out would be a call that is taken for another one; so both are ke
 a test changes each of these things and asks that the key differs.  Of an array the key has address,
 size, dtype, flags and place, but not the array itself, which it must not keep alive.
 
-A key is (signature, addresses).  Calls of one signature differ in nothing but where their arrays are: one that
-is decided is so for all of them.  So the signature has the distance of arrays that overlap.
+A key is (*signature, address, address).  Calls of one signature differ in nothing but where their arrays are: one
+that is decided is so for all of them.  So the signature has the distance of arrays that overlap.  It is one flat
+tuple, for of many calls in turn each part is far away in memory.
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ from mpicoll.runtime.arguments import tensors
 from mpicoll.runtime.arguments.operators import Average, Op
 from mpicoll.settings import settings
 
-#: of the arrays among a call's first two arguments, 0 for what is none
-Addresses = tuple[int, ...]
-CallKey = tuple[tuple[Any, ...], Addresses]
+#: signature, and the addresses of a call's first two arguments, 0 for what is no array
+CallKey = tuple[Any, ...]
 #: what reading sees of a buffer argument but its address; the address, and bytes from there on
 Read = tuple[Any, int, int]
 
@@ -41,7 +41,7 @@ class UnreadableError(Exception):
 def call_key(
     method: str, arguments: tuple[Any, ...], algorithm: Any, rules: str, where: tuple[Any, ...]
 ) -> CallKey | None:
-    """Return (signature, addresses) of a call, the same in all forms; None if it must not be remembered.
+    """Return the key of a call, the same in all forms; None if it must not be remembered.
 
     Args:
         method: the call, such as "Allreduce".
@@ -50,21 +50,21 @@ def call_key(
         rules: of the communicator.
         where: device and stream on which it would run (see `streams.where`).
     """
+    first = second = distance = None
+    here = there = 0
     try:
-        others = tuple([_others[type(argument)](argument) for argument in arguments[2:]])
-        if len(arguments) < 2:
-            read = [_buffers[type(argument)](argument) for argument in arguments]
-            buffers, distance, addresses = tuple([r[0] for r in read]), None, tuple([r[1] for r in read])
-        else:
+        others = [_others[type(argument)](argument) for argument in arguments[2:]]
+        if len(arguments) > 1:
             one, other = arguments[:2]
             first, here, long = _buffers[type(one)](one)
             second, there, wide = _buffers[type(other)](other)
-            buffers, addresses = (first, second), (here, there)
             distance = there - here if here < there + wide and there < here + long else None
+        elif arguments:
+            first, here, _ = _buffers[type(arguments[0])](arguments[0])
     except UnreadableError:
         return None
     settled = algorithm, rules, _setting["assigned"], _scope().version, _changes[0]
-    return (method, buffers, others, distance, where, settled), addresses
+    return (method, *settled, *where, distance, first, second, *others, here, there)
 
 
 class _Readers(dict[type, Callable[[Any], Any]]):
@@ -162,7 +162,7 @@ def _unreadable(item: Any) -> Any:
 
 def _in_place(item: Any) -> Any:
     """Return a key for MPI.IN_PLACE, whose type has another constant, too."""
-    return type(item), int(item)
+    return _IN_PLACE if item is MPI.IN_PLACE else (type(item), int(item))
 
 
 def _datatype(given: MPI.Datatype) -> Any:
@@ -188,6 +188,7 @@ def _op(op: MPI.Op) -> Any:
     return op.handle
 
 
+_IN_PLACE = type(MPI.IN_PLACE), int(MPI.IN_PLACE)
 #: identities of mpi4py's types, which live for ever
 _OWN_TYPES = frozenset(id(one) for one in vars(MPI).values() if type(one) is MPI.Datatype and one.is_predefined)
 #: identities of mpi4py's operators, which live for ever

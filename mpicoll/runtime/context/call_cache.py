@@ -5,7 +5,7 @@ arguments (see `call/call_key.py`); of CuPy arrays it is found sooner by their i
 array cannot be given other memory, another dtype or another size.  A call whose arrays were never there before is
 not decided again where another one of its signature was.  The least recently used call goes first.
 
-    (signature, addresses) -> Remembered(operands, plan, programs {(slot, stream): Bound})
+    (*signature, address, address) -> Remembered(operands, plan, programs {(slot, stream): Bound})
     (method, id(sendbuf), id(recvbuf)) -> the same, with all that must be as it was
     signature -> Decided(operands, plan), of which a Remembered is made for any addresses
 """
@@ -36,8 +36,8 @@ Where = tuple[int, int]
 Identity = tuple[str, int, int]
 
 
-#: signature and addresses, see `call/call_key.py`
-Key = tuple[Hashable, tuple[int, ...]]
+#: signature, and two addresses, see `call/call_key.py`
+Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,26 +156,27 @@ class CallCache:
 
     def find_anywhere(self, key: Key | None) -> Remembered | None:
         """Return the call with a key, remembered now, if one was decided whose arrays were elsewhere; else None."""
-        try:
-            if key is None or key[0] not in self.decided:
-                return None
-        except TypeError:  # as in `find`
+        if key is None:
             return None
+        signature, addresses = key[:-2], key[-2:]
         with self._changing:
-            decided = self.decided.pop(key[0], None)  # and back at the end, as the latest one
+            try:
+                decided = self.decided.pop(signature, None)  # and back at the end, as the latest one
+            except TypeError:  # as in `find`
+                return None
             if decided is None:
                 return None
-            self.decided[key[0]] = decided
-            return self.remember(key, decided.at(key[1]))
+            self.decided[signature] = decided
+            return self.remember(key, decided.at(addresses))
 
     def decide(self, key: Key, operands: Operands, plan: Plan) -> Remembered:
         """Keep what was decided for calls of a signature; return this one, which is remembered."""
-        decided = Decided.of(operands, plan, key[1])
+        decided = Decided.of(operands, plan, key[-2:])
         with self._changing:
-            self.decided[key[0]] = decided
+            self.decided[key[:-2]] = decided
             while len(self.decided) > max(settings.plan_cache, 1):
                 del self.decided[next(iter(self.decided))]
-            return self.remember(key, decided.at(key[1]))
+            return self.remember(key, decided.at(key[-2:]))
 
     def remember(self, key: Hashable, call: Remembered) -> Remembered:
         """Keep a call, unless its key is None; return it, or the one that was remembered meanwhile."""
