@@ -168,3 +168,20 @@ def test_equal_calls_are_remembered(comm):
         comm.Reduce(x, y, MPI.MAX, SIZE - 1)
     assert len(bound_plans(comm)) == 2
     assert len(comm._get_context().cache.calls) == 3
+
+
+@pytest.mark.mpi(min_size=2)
+def test_an_empty_buffer_says_nothing_of_where_the_other_one_is(comm):
+    """Where it does not matter, it may begin where the other does in one call, and elsewhere in the next."""
+    kept = []
+    for number in range(4):
+        x, y, other = np.full(5, number + RANK + 1.0), np.zeros(5), np.zeros(5)
+        kept += [x, y, other]
+        empty = (other if number % 2 else x)[:0]
+        comm.Reduce(x, empty if RANK else y, root=0)
+        assert RANK or y.tolist() == [SIZE * number + SIZE * (SIZE + 1) / 2] * 5
+        blocks, mine = np.repeat(np.arange(SIZE) + float(number), 3), np.zeros(3)
+        kept += [blocks, mine]
+        empty = (other if number % 2 else mine)[:0]
+        comm.Scatter(empty if RANK else blocks, mine, root=0)
+        assert mine.tolist() == [RANK + number] * 3

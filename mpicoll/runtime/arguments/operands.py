@@ -229,9 +229,9 @@ class CallReader(Reader):
 
     @staticmethod
     def copy_of(flat: Flat, count: int) -> Flat | None:
-        """Return memory for a copy of so many elements that each program has for itself, None if that is too much."""
+        """Return memory for a copy of so many elements that a program has for itself; None for nothing or too much."""
         extent = Extent(flat.array.dtype, count)
-        return Flat(extent, 0, flat.device) if extent.nbytes <= MOST_HELD else None
+        return Flat(extent, 0, flat.device) if 0 < extent.nbytes <= MOST_HELD else None
 
     def _alike(self, source: Flat, target: Flat) -> None:
         if source.array.dtype != target.array.dtype:

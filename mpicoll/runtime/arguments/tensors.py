@@ -82,4 +82,4 @@ def state_of(tensor: Any) -> tuple[Any, int, int] | None:
     elif device.type != "cpu":
         return None
     count = tensor.numel()
-    return (tensor.dtype, device, count), tensor.data_ptr(), count * tensor.element_size()
+    return (tensor.dtype, device, count), count and tensor.data_ptr(), count * tensor.element_size()

@@ -23,9 +23,9 @@ from mpicoll.runtime.arguments import tensors
 from mpicoll.runtime.arguments.operators import Average, Op
 from mpicoll.settings import settings
 
-#: signature, and the addresses of a call's first two arguments, 0 for what is no array
+#: signature, and the addresses of a call's first two arguments, 0 for what is no array or has no elements
 CallKey = tuple[Any, ...]
-#: what reading sees of a buffer argument but its address; the address, and bytes from there on
+#: what reading sees of a buffer argument but its address; the address, 0 for none, and bytes from there on
 Read = tuple[Any, int, int]
 
 #: NumPy's own ways to an address take ten times as long
@@ -103,8 +103,9 @@ def _numpy_array(array: np.ndarray) -> Read:
     flags = array.flags
     if not flags.c_contiguous:
         raise UnreadableError
+    nbytes = array.nbytes
     try:  # aligned and writeable: what reading looks at
-        return (array.size, array.dtype, flags.num & 0x500), _address(array), array.nbytes
+        return (array.size, array.dtype, flags.num & 0x500), nbytes and _address(array), nbytes
     except (ValueError, BufferError):  # a dtype that the buffer protocol cannot express, such as a date
         raise UnreadableError from None
 
@@ -117,7 +118,7 @@ def _cupy_array(array: Any) -> Read:
     if not array._c_contiguous:
         return _strided_cupy_array(array)
     data, dtype, size = array.data, array.dtype, array.size
-    return (dtype, data.device_id, size), data.ptr, size * dtype.itemsize
+    return (dtype, data.device_id, size), size and data.ptr, size * dtype.itemsize
 
 
 def _tensor(tensor: Any) -> Read:
