@@ -143,6 +143,7 @@ def test_an_array_that_got_another_shape_is_the_same(comm, long):
         lambda x: [x, True, MPI.DOUBLE],
         lambda x: [None, 3, MPI.DOUBLE],
         lambda x: [x[:0], 3, MPI.DOUBLE],
+        lambda x: [x, np.array([1, 2]), MPI.DOUBLE],
     ],
 )
 def test_a_list_that_was_changed_in_place_is_another_one(comm, long, other):

@@ -28,7 +28,7 @@ from mpicoll.runtime.cuda.streams import Pointer, address_on, on, where
 from mpicoll.runtime.paths import offer
 from mpicoll.runtime.paths.table import path
 from mpicoll.runtime.program.bound import Bound
-from mpicoll.runtime.progress import faults, running
+from mpicoll.runtime.progress import faults, running, turns
 from mpicoll.runtime.progress.exchange import Later, Routine, finished
 from mpicoll.runtime.progress.operations import Operation
 from mpicoll.runtime.progress.straight import Straight, goes_straight
@@ -181,11 +181,14 @@ def _straight(call: Call, known: Remembered) -> Straight | None:
     if not goes_straight(known.operands.device):
         return None
     context = call.context
-    slot = context.free_slot()
-    bound = None if slot is None else known.program((id(slot), 0))
-    if slot is None or bound is None:
+    with turns.lock:  # another thread may be at a call that takes a slot
+        slot = context.take_slot()
+    if slot is None:
         return None
-    slot.taken = True
+    bound = known.program((id(slot), 0))
+    if bound is None:
+        slot.taken = False
+        return None
     keep, call.arguments = call.arguments, ()
     straight = Straight(context, bound, keep, slot=slot)
     straight.check()

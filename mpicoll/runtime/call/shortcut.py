@@ -150,9 +150,12 @@ def _check(buffer: Any) -> Callable[[Any], bool]:
 
 
 def _specification_check(spec: Any) -> Callable[[Any], bool]:
-    """Return what tells whether a list or tuple of an array, count and type is as this one."""
+    """Return what tells whether a list or tuple of an array, count and type is as this one.
+
+    The types come first: what else could be there, such as an array of counts, cannot be compared.
+    """
     kind, kinds, first, rest = type(spec), list(map(type, spec)), _check(spec[0]), spec[1:]
-    return lambda now: type(now) is kind and now[1:] == rest and list(map(type, now)) == kinds and first(now[0])
+    return lambda now: type(now) is kind and list(map(type, now)) == kinds and now[1:] == rest and first(now[0])
 
 
 def _reads_as(state: Any, read: Callable[[Any], Any], now: Any) -> bool:
