@@ -21,7 +21,7 @@ from mpicoll.runtime.paths import table
 
 #: modules that import CuPy
 WITH_CUPY = [f"cuda.{name}" for name in ("work", "order", "launch", "migrate")] + ["paths.staged"]
-WITH_CUPY += [f"paths.mapped.{name}" for name in ("path", "inboxes", "nvlink", "order", "launch")]
+WITH_CUPY += [f"paths.mapped.{name}" for name in ("path", "kernel", "inboxes", "nvlink", "order", "launch")]
 
 NOT_READY = 600
 
@@ -141,7 +141,7 @@ class MadeUp:
 
         Stream.null = Stream(0)
         module = ModuleType("cupy")
-        module.ndarray = type("ndarray", (), {})
+        module.ndarray, module.empty = type("ndarray", (), {}), np.empty
         module.cuda = SimpleNamespace(
             runtime=runtime,
             driver=SimpleNamespace(launchKernel=None),

@@ -19,7 +19,8 @@ from mpicoll.runtime.progress import turns
 #: modules that import CuPy
 MODULES = [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch", "migrate")]
 MODULES += [f"mpicoll.runtime.paths.{name}" for name in ("staged", "direct")]
-MODULES += [f"mpicoll.runtime.paths.mapped.{name}" for name in ("path", "order", "launch", "inboxes", "nvlink")]
+MAPPED = "path", "kernel", "order", "launch", "inboxes", "nvlink"
+MODULES += [f"mpicoll.runtime.paths.mapped.{name}" for name in MAPPED]
 #: the caller's streams
 CALLER, OTHER = 1, 2
 
