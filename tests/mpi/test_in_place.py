@@ -62,7 +62,7 @@ def test_in_place_at_the_front(world, memory):
 
 
 def exchanged(whole, counts, rank):
-    """What rank `rank` has after an in-place alltoall with these counts, of what each rank had."""
+    """Return the array of a rank after an alltoall in place with these counts, from what each rank had."""
     starts = np.concatenate([[0], np.cumsum(counts[rank])])
     found = whole[rank].copy()
     for other in range(SIZE):

@@ -173,7 +173,7 @@ def test_a_rank_that_is_in_an_earlier_call_is_not_missing(scene, earlier):
 
 
 def test_a_rank_that_has_just_left_an_earlier_call_has_the_limit_before_it(scene):
-    """What waits for it may have waited for as long as that call took; then it is named like others."""
+    """A rank that waits for it may have waited for as long as that call took; then it is named like others."""
     scene.answer(3, calls=4, outside=LIMIT - 1)
     assert scene.verdicts() == (None, 20)
     scene.answer(3, calls=4, outside=LIMIT)

@@ -16,7 +16,7 @@ Array = Any
 
 
 class Extent(NamedTuple):
-    """What a remembered call knows of a flat array whose memory is the caller's, and which it does not keep alive."""
+    """Dtype and size of a flat array, in the place of an array that a remembered call must not keep alive."""
 
     dtype: np.dtype
     size: int

@@ -96,10 +96,15 @@ class Operation:
         self.number, self.scope = traffic.calls, settings.scope()
         if name:
             self.name = name
+        self.routine = make(self)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Take its place behind the last operation of its lane, and go on as far as that goes without waiting."""
+        traffic, lane = self.traffic, self.lane
         limit, self.shares_errors, threaded = modes()
         if limit > 0:
             self.patience = faults.Patience(limit)
-        self.routine = make(self)
         with lock:
             before, traffic.last[lane] = traffic.last.get(lane), self
             if before is not None and not before.started:

@@ -10,10 +10,9 @@ import os
 from typing import Any
 
 from mpicoll.runtime.program.bound import Bound
-from mpicoll.runtime.progress.faults import Patience
 from mpicoll.runtime.progress.operations import COMMON, Operation, modes
 from mpicoll.runtime.progress.traffic import Traffic
-from mpicoll.runtime.progress.turns import Helper, advance_all, in_flight, lock
+from mpicoll.runtime.progress.turns import advance_all, in_flight, lock
 
 
 def goes_straight(device: int) -> bool:
@@ -45,17 +44,7 @@ class Straight(Operation):
         self.number = traffic.calls
         bound.running = self.ran = True
         self.started = bound.last_start < 0
-        limit, _, threaded = modes()
-        if limit > 0:
-            self.patience = Patience(limit)
-        with lock:
-            before, traffic.last[lane] = traffic.last.get(lane), self
-            if before is not None and not before.started:
-                self.condition = lambda: before.started
-            in_flight.append(self)
-            self.advance()
-        if threaded and not self.done:
-            Helper.wake()
+        self._begin()
 
     def advance(self) -> None:
         """Go on as far as possible without waiting; an error is kept for the one who waits for this operation."""
