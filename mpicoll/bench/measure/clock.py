@@ -43,3 +43,24 @@ class Clock:
             seconds[number] = now() - start
         self.world.Allreduce(MPI.IN_PLACE, seconds, op=MPI.MAX)
         return seconds
+
+
+def loops(
+    call: Callable[[], object], number: int, calls: int, before: Callable[[], object] = lambda: None
+) -> NDArray[np.float64]:
+    """Return the mean seconds of a call in each of a number of loops, on this rank alone.
+
+    Args:
+        call: what to time.
+        number: of loops.
+        calls: in each of them.
+        before: is done before each loop, and not timed.
+    """
+    seconds = np.empty(number)
+    for place in range(number):
+        before()
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        seconds[place] = (time.perf_counter() - start) / calls
+    return seconds

@@ -108,5 +108,10 @@ def summary(times: Statistics) -> dict[str, float]:
     return {name: _micro(value) for name, value in asdict(times).items() if name != "number"}
 
 
+def difference(value: float, spread: float) -> dict[str, float | None]:
+    """Return seconds and their spread in microseconds, for the file; a difference below its noise is None."""
+    return {"median": _micro(value) if abs(value) > spread else None, "spread": _micro(spread)}
+
+
 def _micro(seconds: float) -> float:
     return round(float(seconds) * 1e6, 3)

@@ -14,21 +14,19 @@ Behind a difference is its spread, from the quartiles of the times; one that is 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.contestants.instrument import ByHand, emptied, program_of
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.budget import measure
+from mpicoll.bench.measure.clock import loops
 from mpicoll.bench.measure.statistics import Statistics, figure, noise
 from mpicoll.bench.output.columns import Column, Columns
-from mpicoll.bench.output.rows import described, summary
+from mpicoll.bench.output.rows import described, difference, summary
 from mpicoll.bench.request.cases import Case
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.tables import patterns
@@ -102,10 +100,8 @@ class Overhead:
         found = described(self.case, self.way, self.in_place) | {"messages": self.messages}
         for name in ("blocking", "by_hand", "nonblocking", "persistent", "per_call"):
             found[f"{name}_us"] = summary(getattr(self, name))
-        for name, (value, spread) in (("extra", self.extra), ("per_message", self.per_message)):
-            shown = round(value * 1e6, 3) if abs(value) > spread else None
-            found[f"{name}_us"] = {"median": shown, "spread": round(spread * 1e6, 3)}
-        return found | {"within_budget": self.within}
+        extra, each = difference(*self.extra), difference(*self.per_message)
+        return found | {"extra_us": extra, "per_message_us": each, "within_budget": self.within}
 
     def cells(self) -> Iterator[tuple[str, ...]]:
         """Yield its cells."""
@@ -142,7 +138,8 @@ def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Overhead:
     by_hand.free()
     request.Free()
     with emptied(bound):
-        per_call = max(bench.world.allgather(_alone(blocking)), key=lambda one: one.median)
+        alone = Statistics.of(loops(blocking, LOOPS, CALLS))
+        per_call = max(bench.world.allgather(alone), key=lambda one: one.median)
     messages = max(bench.world.allgather(len(bound.requests)))
     call, hand, nonblocking, persistent = map(Statistics.of, seconds)
     return Overhead(job.case, way, arrays.in_place, messages, call, hand, nonblocking, persistent, per_call)
@@ -155,14 +152,3 @@ def _begun(start: Callable[[], Any]) -> None:
 def _restarted(request: Any) -> None:
     request.Start()
     request.Wait()
-
-
-def _alone(call: Callable[[], object]) -> Statistics:
-    """Return the times of a call that waits for nobody."""
-    times = np.empty(LOOPS)
-    for number in range(LOOPS):
-        start = time.perf_counter()
-        for _ in range(CALLS):
-            call()
-        times[number] = (time.perf_counter() - start) / CALLS
-    return Statistics.of(times)

@@ -7,7 +7,6 @@ the end of its work, and once more in the host's time alone, without waiting for
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +18,10 @@ from mpicoll.bench.contestants.patterns import Pattern, make_known, patterns
 from mpicoll.bench.errors import ShortageError
 from mpicoll.bench.measure.backends import in_memory
 from mpicoll.bench.measure.budget import measure
+from mpicoll.bench.measure.clock import loops
 from mpicoll.bench.measure.statistics import Statistics, figure, noise
 from mpicoll.bench.output.columns import Column, Columns
-from mpicoll.bench.output.rows import summary
+from mpicoll.bench.output.rows import difference, summary
 from mpicoll.bench.tables.bench import Bench
 
 #: message sizes where none are given
@@ -64,22 +64,18 @@ class Repeated:
     @property
     def more(self) -> tuple[float, float]:
         """Seconds (difference, spread) beyond the call that it is compared with."""
-        difference = self.call.median - self.besides.median - self.same.median
-        return difference, noise(self.call, self.besides, self.same)
+        more = self.call.median - self.besides.median - self.same.median
+        return more, noise(self.call, self.besides, self.same)
 
     def record(self) -> dict[str, Any]:
         """Return it for the file; a difference below its noise is None."""
-        value, spread = self.more
         return {
             "pattern": self.pattern.name,
             "bytes": self.nbytes,
             "call_us": summary(self.call),
             "besides_us": summary(self.besides),
             "beside": self.pattern.beside,
-            "more_us": {
-                "median": round(value * 1e6, 3) if abs(value) > spread else None,
-                "spread": round(spread * 1e6, 3),
-            },
+            "more_us": difference(*self.more),
             "host_us": None if self.host is None else round(self.host * 1e6, 3),
         }
 
@@ -132,13 +128,11 @@ def _measured(bench: Bench, found: list[Pattern], nbytes: int) -> Iterator[Repea
 
 def _host_time(bench: Bench, call: Callable[[], object]) -> float:
     """Return the median of the host's seconds for each of a number of calls, which do not wait for the device."""
-    seconds = np.empty(LOOPS)
-    for number in range(LOOPS):
+
+    def together() -> None:
         bench.backend.synchronize()
         bench.clock.barrier()
-        start = time.perf_counter()
-        for _ in range(CALLS):
-            call()
-        seconds[number] = (time.perf_counter() - start) / CALLS
+
+    seconds = loops(call, LOOPS, CALLS, together)
     bench.backend.synchronize()
     return float(max(bench.world.allgather(float(np.median(seconds)))))
