@@ -20,7 +20,7 @@ from mpicoll.persistent import Persistent
 from mpicoll.point_to_point import PointToPoint
 from mpicoll.request import MessageRequest, PersistentRequest, Request
 from mpicoll.runtime.arguments.bufspec import is_in_place, read_spec
-from mpicoll.runtime.call import conductor, shortcut
+from mpicoll.runtime.call import conductor, shortcut, starting
 from mpicoll.runtime.call.agreement import Word, asked
 from mpicoll.runtime.call.decision import Call
 from mpicoll.runtime.context.context import Context
@@ -173,12 +173,12 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         if len(arguments) > 1:
             noted = self._identities.get((method, id(arguments[0]), id(arguments[1])))
             known = shortcut.found(noted, arguments, algorithm, stream, self._rules)
-        return Request(call, conductor.nonblocking(call, known))
+        return Request(call, starting.nonblocking(call, known))
 
     def _prepare(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> PersistentRequest:
         """Make a persistent call; arguments as in `Call`."""
         return PersistentRequest(
-            conductor.persistent(self._call("persistent", method, arguments, algorithm, stream))
+            starting.persistent(self._call("persistent", method, arguments, algorithm, stream))
         )
 
     def _call(self, form: str, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Call:
@@ -214,6 +214,14 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
             self._identities = context.cache.identities
         context.check()
         return context
+
+    def Synchronize(self) -> None:
+        """Return when this rank's calls on the path mapped so far are complete on the device; local.
+
+        Raises:
+            StalledError: a rank did not come to one of them within the time limit.
+        """
+        self._get_context().synchronize()
 
     def Free(self) -> None:
         """Free the communicator, once the calls in flight on it have ended; collective."""

@@ -3,17 +3,40 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from mpi4py import MPI
 
 from mpicoll.dispatch.plan import Plan
 from mpicoll.runtime.call.decision import Call
 from mpicoll.runtime.call.flight import Prepared
-from mpicoll.runtime.progress.operations import Operation
+from mpicoll.runtime.progress.traffic import Traffic
 from mpicoll.runtime.progress.turns import advance_all, in_flight, wait_for
+
+
+class Begun(Protocol):
+    """A call on its way: an operation, which goes on when somebody looks, or one that is enqueued on a device."""
+
+    traffic: Traffic
+
+    @property
+    def done(self) -> bool:
+        """True once it has ended."""
+
+    def wait(self) -> Any:
+        """Return when its result is safe for work on the call's stream."""
+
+    def synchronize(self) -> None:
+        """Return when its result is there."""
+
+    def check(self) -> None:
+        """Raise the error with which it has ended, if there is one."""
+
+    def let_go(self) -> None:
+        """Leave it alone; it goes on."""
 
 
 class Request:
@@ -24,7 +47,7 @@ class Request:
     siblings here take both kinds.  A call that has failed raises its error whenever it is asked for.
     """
 
-    def __init__(self, call: Call, operation: Operation | None) -> None:
+    def __init__(self, call: Call, operation: Begun | None) -> None:
         """Belong to a call that was started, or was not yet."""
         self._call = call
         self._operation = operation
@@ -50,13 +73,24 @@ class Request:
                 self._operation = None
         return self._operation is None
 
-    def Wait(self) -> Literal[True]:
-        """Return when the call is complete and the result is safe for work on the call's stream.
+    def Wait(self, *, synchronize: bool = False) -> Literal[True]:
+        """Return when the result is safe for work on the call's stream, and on the current one.
 
+        On the path mapped these streams wait for the call, and the host goes on.
         What interrupts it (a signal's handler that raises) leaves the call as it is: it can be waited for again.
+
+        Args:
+            synchronize: return when the call is complete on the device, too.
+
+        Raises:
+            StalledError: a rank did not come within the time limit; of a call on the path mapped it is raised
+                here with `synchronize`, else by `Test` or the next call.
         """
         if self._operation is not None:
-            self._operation.wait()
+            if synchronize:
+                self._operation.synchronize()
+            else:
+                self._operation.wait()
             self._operation = None
         return True
 
@@ -68,21 +102,24 @@ class Request:
 
     def __del__(self) -> None:
         operation = getattr(self, "_operation", None)
-        if (
-            operation is not None and not operation.done and not operation.traffic.broken
-        ):  # it lives on among the operations in flight
+        if operation is None or sys.is_finalizing() or operation.traffic.broken:
+            return
+        if not operation.done:  # it lives on
+            operation.let_go()
             warnings.warn(f"unfinished {self._call.method.lower()} request was dropped", ResourceWarning, stacklevel=2)
 
     def Free(self) -> None:
         """Let go of the request; the call goes on, and the arrays are held until it is complete."""
+        if self._operation is not None:
+            self._operation.let_go()
         self._operation = None
 
     @staticmethod
-    def Waitall(requests: Sequence[Any]) -> Literal[True]:
-        """Wait for all requests, mpicoll's and mpi4py's."""
+    def Waitall(requests: Sequence[Any], *, synchronize: bool = False) -> Literal[True]:
+        """Wait for all requests, mpicoll's and mpi4py's; `synchronize` as in `Wait`."""
         for request in requests:
             if isinstance(request, Request):
-                request.Wait()
+                request.Wait(synchronize=synchronize)
         wait_for(lambda: Request.Testall(requests))
         return True
 

@@ -15,13 +15,14 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
-from mpicoll.runtime.call import conductor, execute, flight
+from mpicoll.runtime.call import execute, flight, starting
 from mpicoll.runtime.host.work import Host
 from mpicoll.runtime.paths import table
 
 #: modules that import CuPy
 WITH_CUPY = [f"cuda.{name}" for name in ("work", "order", "launch", "migrate")] + ["paths.staged"]
-WITH_CUPY += [f"paths.mapped.{name}" for name in ("path", "kernel", "inboxes", "nvlink", "order", "launch")]
+MAPPED = "path", "kernel", "inboxes", "nvlink", "order", "launch", "enqueued", "watchdog"
+WITH_CUPY += [f"paths.mapped.{name}" for name in MAPPED]
 
 NOT_READY = 600
 
@@ -221,7 +222,7 @@ def install(monkeypatch, manner):
         monkeypatch.setitem(sys.modules, f"mpicoll.runtime.{name}", None)
         del sys.modules[f"mpicoll.runtime.{name}"]
     monkeypatch.setattr(table, "path", cache(table.path.__wrapped__))
-    for module in (execute, flight, conductor):
+    for module in (execute, flight, starting):
         monkeypatch.setattr(module, "path", table.path)
     from mpicoll.runtime.arguments import arrays
     from mpicoll.runtime.cuda.work import Device

@@ -33,21 +33,23 @@ def xp():
 
 def blocking(comm, x, y):
     comm.Allreduce(x, y, algorithm="one_shot@mapped")
+    comm.Synchronize()
 
 
 def nonblocking(comm, x, y):
-    comm.Iallreduce(x, y, algorithm="two_shot@mapped").Wait()
+    comm.Iallreduce(x, y, algorithm="two_shot@mapped").Wait(synchronize=True)
 
 
 def persistent(comm, x, y):
     request = comm.Allreduce_init(x, y, algorithm="ring@mapped")
     request.Start()
-    request.Wait()
+    request.Wait(synchronize=True)
 
 
 def pushed(comm, x, y):
     """A root that waits for nothing but that all have come."""
     comm.Bcast(x, root=0, algorithm="linear@mapped")
+    comm.Synchronize()
 
 
 def raised(call, *arguments):
@@ -86,7 +88,7 @@ def test_a_rank_that_does_not_come_is_not_waited_for(xp, call, count):
     assert isinstance(again, mpicoll.StalledError)
     assert "cannot be used after" in str(again)
     assert all(0.9 * LIMIT <= s <= LIMIT + BEYOND for r, (_, s) in enumerate(told) if r != ODD), told
-    assert all(text.startswith(("allreduce #", "bcast #")) for r, (text, _) in enumerate(told) if r != ODD), told
+    assert all(f"rank {r}, waiting in its kernel" in text for r, (text, _) in enumerate(told) if r != ODD), told
     xp.cuda.Device().synchronize()
     assert float(xp.ones(1000).sum()) == 1000
     comm.Free()
@@ -105,6 +107,24 @@ def test_a_rank_that_is_only_slow_is_waited_for(xp, call):
             y.fill(0)
             call(comm, x, y)
             assert (y.get() == RANKS).all()
+    comm.Free()
+
+
+def test_a_call_with_a_time_limit_does_not_wait_on_the_host(xp):
+    """A slow rank's kernels are awaited on the GPU."""
+    comm = connected(timeout=AMPLE)
+    x, y = xp.full(1000, RANK + 1.0), xp.zeros(1000)
+    with mpicoll.override(timeout=AMPLE):
+        for _ in range(3):
+            blocking(comm, x, y)
+        WORLD.Barrier()
+        time.sleep(1.0 if RANK == ODD else 0)
+        begin = time.monotonic()
+        for _ in range(5):
+            comm.Allreduce(x, y, algorithm="one_shot@mapped")
+        assert time.monotonic() - begin < 0.5
+        comm.Synchronize()
+        assert (y.get() == RANKS).all()
     comm.Free()
 
 

@@ -110,4 +110,4 @@ def test_classes_made_from_arrays_of_the_device(world):
     world.Alltoall(MPI.IN_PLACE, x)
     assert cupy.asnumpy(x).tolist() == [3 * RANK + k for q in range(P) for k in range(3)]
     world.Reduce_scatter_block(MPI.IN_PLACE, x)
-    assert cupy.asnumpy(x)[:3].tolist() == [P * (3 * RANK + k) for k in range(3)]
+    assert cupy.asnumpy(x)[:3].tolist() == [sum(3 * rank + k for rank in range(P)) for k in range(3)]

@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.runtime.arguments import arrays
-from mpicoll.runtime.call import conductor, execute, flight, planning
+from mpicoll.runtime.call import conductor, execute, flight, planning, starting
 from mpicoll.runtime.cuda import kernels, streams
 from mpicoll.runtime.paths import table
 from mpicoll.runtime.progress import turns
@@ -19,7 +19,7 @@ from mpicoll.runtime.progress import turns
 #: modules that import CuPy
 MODULES = [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch", "migrate")]
 MODULES += [f"mpicoll.runtime.paths.{name}" for name in ("staged", "direct")]
-MAPPED = "path", "kernel", "order", "launch", "inboxes", "nvlink"
+MAPPED = "path", "kernel", "order", "launch", "inboxes", "nvlink", "enqueued", "watchdog"
 MODULES += [f"mpicoll.runtime.paths.mapped.{name}" for name in MAPPED]
 #: the caller's streams
 CALLER, OTHER = 1, 2
@@ -96,6 +96,7 @@ class Recorder:
             eventRecord=note("record"),
             streamWaitEvent=note("wait"),
             eventSynchronize=note("await"),
+            streamSynchronize=note("await stream"),
             eventQuery=lambda event: 0 if self.ready else 600,
             graphLaunch=note("graph"),
             deviceSynchronize=note("device"),
@@ -151,7 +152,7 @@ def made(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
         del sys.modules[name]
     monkeypatch.setattr(table, "path", cache(table.path.__wrapped__))
-    for module in (execute, flight, conductor):
+    for module in (execute, flight, starting):
         monkeypatch.setattr(module, "path", table.path)
     monkeypatch.setattr(streams, "_no_device", None)
     monkeypatch.setattr(arrays, "device_of", lambda array: 0)

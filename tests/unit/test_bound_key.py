@@ -46,7 +46,7 @@ def binder(monkeypatch):
     """Return what binds a call, and counts what is made."""
     made, slot = [], Slot(0)
 
-    def bind_new(*given):
+    def bind_new(*given, mobile):
         made.append(Bound())
         return made[-1]
 

@@ -15,7 +15,8 @@ from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.call import planning
 from mpicoll.runtime.call.flight import Flight
 from mpicoll.runtime.context import call_cache
-from mpicoll.runtime.context.call_cache import CallCache, Remembered
+from mpicoll.runtime.context.call_cache import CallCache
+from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.program.bound import LAUNCH, START, WAIT, Bound
 from mpicoll.runtime.progress.operations import Operation, steps
 from mpicoll.schedule.collectives import COLLECTIVES
@@ -305,7 +306,7 @@ def test_a_call_may_be_forgotten_while_its_arrays_go():
 def flight(comm, **handover):
     call = SimpleNamespace(context=comm._get_context(), stream=None)
     made = Flight(call, None)
-    made.handover = SimpleNamespace(device=0, side=7, **handover)
+    made.handover = SimpleNamespace(device=0, side=7, synchronize=None, **handover)
     return made
 
 
@@ -349,7 +350,7 @@ def test_a_remembered_call_that_cannot_be_bound_again_counts_as_made(comm, monke
     for bound in context.slot(0).programs:
         bound.free()  # as where scratch has moved
 
-    def no_memory(*_):
+    def no_memory(*_, mobile):
         raise MemoryError
 
     before = context.calls

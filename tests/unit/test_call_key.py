@@ -11,7 +11,8 @@ from mpi4py import MPI
 import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.runtime.call import call_key as keys
-from mpicoll.runtime.context.call_cache import CallCache, Remembered
+from mpicoll.runtime.context.call_cache import CallCache
+from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.settings import settings
 from unit.keyed import MEMORY, at, device_array, key_of
 

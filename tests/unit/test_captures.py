@@ -13,6 +13,7 @@ import mpicoll
 from mpicoll.runtime.arguments import tensors
 from mpicoll.runtime.call import conductor
 from mpicoll.runtime.cuda import streams
+from mpicoll.runtime.program.bound import Bound
 
 #: cudaErrorStreamCaptureImplicit, and any other error
 IMPLICIT, OTHER = 906, 700
@@ -132,9 +133,10 @@ def test_a_launch_on_a_barred_default_stream_is_explained(machine):
 def test_a_captured_call_is_not_found_by_its_arrays(monkeypatch, captured, noted):
     """It has no wait for its end, which a time limit demands outside of the graph."""
     kept = []
-    context = SimpleNamespace(calls=0, cache=SimpleNamespace(find=lambda key: SimpleNamespace(blocking=None, found=0)))
+    cache = SimpleNamespace(find=lambda key: SimpleNamespace(blocking=None, found=0))
+    context = SimpleNamespace(calls=0, broken="", cache=cache)
     monkeypatch.setattr(conductor, "where", lambda stream: (0, False, PLAIN, captured))
-    monkeypatch.setattr(conductor, "_bound_again", lambda *_: "its program")
+    monkeypatch.setattr(conductor, "_bound_again", lambda *_: Bound())
     monkeypatch.setattr(conductor.running, "run", lambda *_: None)
     monkeypatch.setattr(conductor.shortcut, "note", lambda *given: kept.append(given))
     conductor.blocking(context, ("Allreduce", (None, None), None, None, ""))

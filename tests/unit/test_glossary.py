@@ -26,6 +26,7 @@ PLAIN = {
 }
 #: classes whose names are one word with a meaning in their own file only
 PRIVATE = {
+    "Begun": "the protocol of calls on their way",
     "Asked": "the protocol of what a desk tells of",
     "Many": "an option with a list",
     "MismatchError": "an error",

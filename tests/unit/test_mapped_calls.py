@@ -3,7 +3,10 @@
 # Fixtures are imported, and parameters have their names.
 # ruff: noqa: F401, F811
 
+import ctypes
+import gc
 import struct
+import weakref
 
 import numpy as np
 import pytest
@@ -27,18 +30,35 @@ def test_blocking_calls(made, comm, x, y):
     assert [list(one.programs) for one in found] == [[(id(comm._get_context().slot(0)), s)] for s in (CALLER, OTHER)]
 
 
-def test_a_call_that_does_not_block_goes_through_its_flight(made, comm, peers, x, y):
+def test_a_first_call_that_does_not_block_goes_through_its_flight(made, comm, peers, x, y):
     side = peers.side.ptr
-    for again in range(3):
+    comm.Iallreduce(x, y).Wait()
+    begin, ordered, *_, launched, end, waited = made.taken()
+    assert (begin[0], begin[2], ordered) == ("record", CALLER, ("wait", side, begin[1]))
+    assert (launched[0], launched[2]) == ("launch", side)
+    assert (end[0], end[2], waited) == ("record", side, ("await", end[1]))
+    # the caller's stream need not wait, for the host has
+
+
+def test_a_call_that_does_not_block_is_enqueued(made, comm, peers, x, y):
+    """Once it is remembered; the host waits for nothing, and two events serve any number of calls."""
+    side = peers.side.ptr
+    comm.Iallreduce(x, y).Wait()
+    made.taken()
+    used = set()
+    for again in range(4):
         request = comm.Iallreduce(x, y)
-        (begin, *_), middle, (*_, end, waited) = made.log[:1], made.log[1:-2], made.log
+        begin, ordered, *middle, end = made.taken()
+        (kernel,) = [one[0] for one in middle if one[0] in ("launch", "graph")]
+        assert kernel == ("launch", "graph", "graph", "graph")[again]
+        assert (begin[0], begin[2], ordered) == ("record", CALLER, ("wait", side, begin[1]))
+        assert (end[0], end[2]) == ("record", side)
+        made.current = CALLER if again < 2 else OTHER
         request.Wait()
-        log = made.taken()
-        assert (begin[0], begin[2]) == ("record", CALLER)
-        assert middle[0] == ("wait", side, begin[1])
-        assert middle[-1][:1] + middle[-1][2:] in [("launch", side), ("captured", made.last), ("graph", side)], again
-        assert (end[0], end[2], waited) == ("record", side, ("await", end[1]))
-        assert log[-1] == waited  # the caller's stream need not wait, for the host has
+        made.current = CALLER
+        assert sorted(made.taken()) == [("wait", s, end[1]) for s in ((CALLER,) if again < 2 else (CALLER, OTHER))]
+        used |= {begin[1], end[1]}
+    assert len(used) == 2
     (one,) = comm._get_context().cache.calls.values()
     assert list(one.programs) == [(id(comm._get_context().slot(0)), side)]
     comm.Allreduce(x, y)
@@ -46,14 +66,160 @@ def test_a_call_that_does_not_block_goes_through_its_flight(made, comm, peers, x
     assert ("wait", CALLER, peers.order.event.ptr) in made.taken()
 
 
-def test_a_call_that_does_not_block_waits_for_its_kernel(made, comm, x, y):
+@pytest.mark.parametrize("again", [False, True])
+def test_a_call_that_does_not_block_is_tested(made, comm, x, y, again):
+    """It is complete when its kernel is."""
+    if again:
+        comm.Iallreduce(x, y).Wait()
     made.ready = False
     request = comm.Iallreduce(x, y)
     assert not request.Test()
-    assert made.taken()[-1][0] == "record"
+    assert [one for one in made.taken() if one[0] != "captured"][-1][0] == "record"
     made.ready = True
     assert request.Test()
-    assert [what for what, *_ in made.taken()] == ["await"]
+    assert [what for what, *_ in made.taken()] == ([] if again else ["await"])
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_host_can_wait_for_a_call_that_does_not_block(made, comm, peers, x, y, again):
+    if again:
+        comm.Iallreduce(x, y).Wait()
+    request = comm.Iallreduce(x, y)
+    ends = [one[1] for one in made.taken() if one[0] == "record"]
+    request.Wait(synchronize=True)
+    awaited = [one[1] for one in made.taken() if one[0] == "await"]
+    assert awaited == ends[-1:] or not again
+
+
+def test_the_callers_stream_is_captured_by_the_time_of_the_wait(made, comm, x, y):
+    """It cannot wait for what is outside of the graph: the host does."""
+    comm.Iallreduce(x, y).Wait()
+    request = comm.Iallreduce(x, y)
+    _, end, _ = made.taken()[-1]
+    made.capturing.add(CALLER)
+    request.Wait()
+    assert made.taken() == [("await", end)]
+
+
+def test_the_arrays_of_a_request_that_is_let_go_live_until_its_end(made, comm, peers):
+    """And no longer; its event is used again."""
+    x, y = np.ones(8), np.ones(8)
+    gone = weakref.ref(y)
+    comm.Iallreduce(x, y).Wait()
+    made.ready = False
+    comm.Iallreduce(x, y).Free()
+    del y
+    gc.collect()
+    assert gone() is not None
+    made.ready = True
+    comm.Iallreduce(x, np.ones(8)).Wait()
+    comm.Iallreduce(x, np.ones(8)).Wait()
+    gc.collect()
+    assert gone() is None
+    assert not peers.hand.lingering
+
+
+def test_calls_on_arrays_that_were_never_there_before(made, comm, peers):
+    """The kernel of their signature is aimed at them; what comes again has a program of its own, a graph soon."""
+    held = [np.ones(8) for _ in range(8)]
+    for pair in zip(held[::2], held[1::2], strict=True):
+        comm.Allreduce(*pair)
+    cache = comm._get_context().cache
+    assert (len(cache.calls), len(cache.decided)) == (1, 1)
+    found = []
+    for _ in range(5):
+        made.taken()
+        comm.Allreduce(held[2], held[3])
+        found += [one[0] for one in made.taken() if one[0] in ("launch", "graph")]
+    assert found == ["launch", "launch", "graph", "graph", "graph"]
+    assert len(cache.calls) == 2
+
+
+def test_the_kernel_is_aimed_at_each_calls_arrays(made, comm, monkeypatch):
+    """For all forms; a call that is launched later has its own."""
+    memory, launched = np.zeros(64), []
+
+    def launch(function, *rest):
+        packed = ctypes.c_void_p.from_address(rest[8]).value
+        launched.append(sorted((ctypes.c_uint64 * 2).from_address(packed)))
+
+    made.launch = launch
+    made.module.cuda.driver.launchKernel = launch
+    for k in range(6):
+        comm.Allreduce(memory[k : k + 8], memory[k + 10 : k + 18])
+        comm.Iallreduce(memory[k : k + 8], memory[k + 20 : k + 28]).Wait()
+    base = memory.ctypes.data
+    assert launched == [[base + 8 * k, base + 8 * (k + far)] for k in range(6) for far in (10, 20)]
+
+
+def test_where_no_more_calls_can_be_remembered_the_kernel_is_aimed_each_time(made, comm):
+    """So that more arrays than that do not drive each other out."""
+    held = [np.ones(8) for _ in range(8)]
+    with mpicoll.override(plan_cache=2):
+        for _ in range(3):
+            for pair in zip(held[::2], held[1::2], strict=True):
+                comm.Allreduce(*pair)
+    assert len(comm._get_context().cache.calls) <= 2
+    assert len([one for one in made.taken() if one[0] in ("launch", "graph")]) == 12
+
+
+def test_an_average_is_divided_where_its_arrays_are(made, comm):
+    """What comes behind the kernel is bound to addresses, so such a call is not aimed."""
+    held = [np.ones(8) for _ in range(4)]
+    for pair in zip(held[::2], held[1::2], strict=True):
+        comm.Allreduce(*pair, op=mpicoll.AVG)
+    assert len(comm._get_context().cache.calls) == 2
+
+
+def test_a_rank_that_does_not_come_is_told_by_a_thread(made, comm, peers, x, y, caplog, monkeypatch):
+    """Once, also where no call is made any more; the next one raises."""
+    from mpicoll.runtime.paths.mapped import watchdog
+
+    context = comm._get_context()
+    monkeypatch.setattr(watchdog, "PAUSE", 0.001)
+    with mpicoll.override(timeout=5):
+        for _ in range(4):
+            comm.Allreduce(x, y)
+        (thread,) = watchdog._threads
+        late(peers, 1)
+        thread.join(10)
+    assert not thread.is_alive()
+    (told,) = [one.getMessage() for one in caplog.records]
+    assert "rank 0, waiting in its kernel for 5 s; rank 1 did not come" in told
+    with pytest.raises(StalledError, match="rank 1 did not come"), mpicoll.override(timeout=5):
+        comm.Allreduce(x, y)
+    context.broken = ""
+
+
+def test_the_host_can_wait_for_all_calls(made, comm, peers, x, y):
+    """On the stream of the last one, which comes after all others; it raises what they have met."""
+    comm.Synchronize()
+    with mpicoll.override(timeout=5):
+        comm.Allreduce(x, y)
+        comm.Iallreduce(x, y)
+    made.taken()
+    comm.Synchronize()
+    assert made.taken() == [("await stream", peers.side.ptr)]
+    context = comm._get_context()
+    late(peers, 1)
+    with pytest.raises(StalledError, match="rank 1 did not come"):
+        comm.Synchronize()
+    context.broken = ""
+
+
+def test_calls_with_a_time_limit_take_the_shortcut(made, comm, peers, x, y):
+    """And look there, too."""
+    context = comm._get_context()
+    with mpicoll.override(timeout=5):
+        for _ in range(4):
+            comm.Allreduce(x, y)
+        assert len(comm._identities) == 1
+        assert made.taken()
+        late(peers, 1)
+        with pytest.raises(StalledError, match="rank 1 did not come"):
+            comm.Allreduce(x, y)
+    assert not made.taken()
+    context.broken = ""
 
 
 def test_a_persistent_call_is_bound_once(made, comm, peers, x, y):
@@ -71,9 +237,10 @@ def test_a_persistent_call_is_bound_once(made, comm, peers, x, y):
         assert (log[0][0], log[0][2], log[1]) == ("record", made.current, ("wait", side, log[0][1]))
         kind = ("launch", "launch", "graph", "graph")[times]
         assert [one for one in log if one[0] in ("launch", "graph")] == [(kind, log[2][1], side)]
-        assert (log[-2][0], log[-2][2], log[-1]) == ("record", side, ("await", log[-2][1]))
+        *_, end, waited = log
+        assert (end[0], end[2], waited) == ("record", side, ("wait", made.current, end[1]))
         begun.add(log[0][1])
-    assert len(begun) == 4
+    assert len(begun) == 1
     request.Free()
     assert prepared.bound.actions == []
     assert not any(call.programs for call in comm._get_context().cache.calls.values())
@@ -151,7 +318,8 @@ def test_the_arguments_of_a_shared_kernel_are_each_calls_own(made, comm, peers, 
     monkeypatch.setattr(path, "packed_argument", lambda *given: packed.append(pack(*given)) or packed[-1])
     held = [np.ones(8) for _ in range(4)]
     comm.Allreduce(held[0], held[1])
-    comm.Allreduce(held[2], held[3])
+    for _ in range(2):
+        comm.Allreduce(held[2], held[3])
     found = [np.frombuffer(one, "u8", len(one) // 8).tolist() for one in packed]
     assert [sorted(one[:2]) for one in found] == [sorted(a.ctypes.data for a in pair) for pair in (held[:2], held[2:])]
     assert found[0][2:] == found[1][2:]

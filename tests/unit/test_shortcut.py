@@ -15,7 +15,8 @@ from mpicoll.algorithms import registry
 from mpicoll.communicator import Communicator
 from mpicoll.runtime.call import shortcut
 from mpicoll.runtime.context import contexts
-from mpicoll.runtime.context.call_cache import CallCache, Remembered
+from mpicoll.runtime.context.call_cache import CallCache
+from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.program.bound import LAUNCH, Bound, observed
 from mpicoll.runtime.progress import turns
 from mpicoll.settings import settings

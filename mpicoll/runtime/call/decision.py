@@ -11,9 +11,11 @@ from mpicoll.dispatch.plan import Plan
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.methods import read_call
 from mpicoll.runtime.arguments.operands import Operands, check_options
+from mpicoll.runtime.call import execute
 from mpicoll.runtime.call.agreement import Fingerprint, Flow, Word, asked, settle
 from mpicoll.runtime.call.planning import explained, plan_for
 from mpicoll.runtime.context.context import Context
+from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.cuda.streams import CAPTURED, address_on, given, is_captured
 from mpicoll.runtime.paths import offer
 from mpicoll.runtime.program.bound import Bound
@@ -205,3 +207,17 @@ def is_repeatable(operands: Operands, place: tuple[Any, ...]) -> bool:
     packed = operands.before or operands.after
     elsewhere = operands.device >= 0 and operands.device != place[0]
     return not (packed or elsewhere or asked())
+
+
+def remember(call: Call, operands: Operands, plan: Plan, key: Any) -> Remembered | None:
+    """Return a call that is remembered from now on, None if it has no key.
+
+    Args:
+        call: as it was made.
+        operands: of the call.
+        plan: what was chosen.
+        key: of the call, None if it must not be remembered.
+    """
+    if key is None:
+        return None
+    return call.context.cache.decide(key, operands, plan, mobile=execute.is_mobile(plan, operands))

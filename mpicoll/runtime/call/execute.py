@@ -8,8 +8,8 @@ from typing import Any
 from mpicoll.dispatch.plan import Plan
 from mpicoll.runtime.arguments.arrays import Flat, empty_on, pointer_of
 from mpicoll.runtime.arguments.operands import Operands
-from mpicoll.runtime.context.call_cache import Remembered
 from mpicoll.runtime.context.context import Context
+from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.context.slot import Slot
 from mpicoll.runtime.cuda.streams import is_captured
 from mpicoll.runtime.host.work import Host
@@ -39,7 +39,7 @@ def bind(
         known = cache.find(key) or cache.remember(key, Remembered(operands.without_arrays(), plan))
     bound = known.program(where)
     if bound is None:
-        bound = bind_new(plan, operands, context, stream, slot)
+        bound = bind_new(plan, operands, context, stream, slot, mobile=known.aims is not None)
         cache.keep(known, where, bound)
     return bound
 
@@ -59,10 +59,21 @@ def _program_key(plan: Plan, operands: Operands, context: Context, stream: int) 
     return plan, shape, what, operands.device, captured, settings.version
 
 
-def bind_new(plan: Plan, operands: Operands, context: Context, stream: int, slot: Slot) -> Bound:
-    """Return the plan bound to the operands' memory; the caller keeps and frees it; arguments as in `bind`."""
+def bind_new(
+    plan: Plan, operands: Operands, context: Context, stream: int, slot: Slot, *, mobile: bool = False
+) -> Bound:
+    """Return the plan bound to the operands' memory; the caller keeps and frees it.
+
+    Args:
+        plan: what was chosen.
+        operands: the call.
+        context: the communicator's.
+        stream: as in `bind`.
+        slot: as in `bind`.
+        mobile: it is aimed at arrays before each run.
+    """
     memory, operands = _holding(operands)
-    bound = Bound(name=f"{operands.method} #{{}} {plan.algorithm!r}", device=operands.device)
+    bound = Bound(name=f"{operands.method} #{{}} {plan.algorithm!r}", device=operands.device, mobile=mobile)
     bound.keep, bound.limited = (operands.op, memory), settings.timeout > 0 or bool(settings.errors)
     then = _divisions(plan, operands, context, stream)
     first, last = _copies(operands, stream)
@@ -70,6 +81,12 @@ def bind_new(plan: Plan, operands: Operands, context: Context, stream: int, slot
     path(plan.path).bind(bound, plan, operands, context, stream, slot, [*then, *last])
     slot.programs.add(bound)
     return bound
+
+
+def is_mobile(plan: Plan, operands: Operands) -> bool:
+    """Tell whether a call's programs can be aimed at other arrays before each run."""
+    behind = operands.op is not None and operands.op.average
+    return path(plan.path).mobile and not (operands.held or behind)
 
 
 def _holding(operands: Operands) -> tuple[Any, Operands]:

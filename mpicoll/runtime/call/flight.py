@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mpicoll.dispatch.plan import Plan
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.call import execute
-from mpicoll.runtime.call.decision import Call
-from mpicoll.runtime.context.call_cache import Remembered
+from mpicoll.runtime.call.decision import Call, remember
+from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.context.slot import Slot
-from mpicoll.runtime.cuda.streams import Pointer, on
+from mpicoll.runtime.cuda.streams import Pointer, address_on, on
 from mpicoll.runtime.paths.table import path
 from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.progress import turns
 from mpicoll.runtime.progress.exchange import Routine
-from mpicoll.runtime.progress.operations import COMMON, Operation, steps
+from mpicoll.runtime.progress.operations import COMMON, Operation, modes, steps
 from mpicoll.runtime.progress.straight import Straight, goes_straight
+from mpicoll.runtime.progress.turns import in_flight
 
 
 class Flight:
@@ -76,7 +79,7 @@ class Flight:
     def _bound(self, plan: Plan, operands: Operands) -> Bound:
         way, slot = path(plan.path), self.slot or self.context.slot(0)
         if self.known is None and self.key is not None and not operands.moved:
-            self.known = self.context.cache.decide(self.key, operands, plan)
+            self.known = remember(self.call, operands, plan, self.key)
         if self.handover is None:  # arrays on the host
             return execute.bind(plan, operands, self.context, 0, slot, self.known)
         with on(operands.device, way.side(self.context, operands, slot)) as side:
@@ -104,9 +107,11 @@ class Flight:
             self._unpack_aside(operands)
         if sends or operands.after:  # the end of a kernel was awaited
             self.handover.finish()
+        operation.complete = self.handover.synchronize
         if operands.moved:
             with on(self.handover.device, self.handover):
                 execute.unpack(operands)
+            operation.complete = self.handover.synchronize_caller
 
     def _unpack_aside(self, operands: Operands) -> None:
         """Unpack after the program, on its own stream: the caller's may be captured by now."""
@@ -119,6 +124,32 @@ class Flight:
         """Give back the slot."""
         if self.slot is not None:
             self.slot.taken = False
+
+
+def nothing_waits() -> bool:
+    """Tell whether a call can be enqueued now: none is on its way whose messages could wait for it, or fail."""
+    return not (in_flight or modes()[1])
+
+
+def enqueued(call: Call, plan: Plan, operands: Operands, keep: object, program: Callable[[int], Bound]) -> Any:
+    """Return a call that does not block, all of it enqueued, None where there is more to it than launches.
+
+    Args:
+        call: as it was made.
+        plan: what was chosen.
+        operands: of the call.
+        keep: lives until the end of the call.
+        program: returns the call's program on a stream.
+    """
+    way, context = path(plan.path), call.context
+    if not way.captures or not nothing_waits():
+        return None
+    caller = address_on(operands.device, call.stream)
+    call.captured_on(caller)
+    with turns.lock:  # another thread may aim the same program
+        side = way.side(context, operands, context.slot(0))
+        bound = program(side.ptr)
+        return way.enqueued(bound, context, caller, (keep, bound))
 
 
 @dataclass
@@ -143,12 +174,16 @@ class Prepared:
     slot: Slot
     keep: Any
 
-    def start(self) -> Operation:
+    def start(self) -> Any:
         """Start the call."""
         context, operands = self.call.context, self.operands
         context.check()
         if goes_straight(operands.device) and not (operands.before or operands.after):
             return Straight(context, self.bound, self, lane=self.lane)
+        if operands.device >= 0 and not (operands.before or operands.after):
+            begun = enqueued(self.call, self.plan, operands, self, lambda _: self.bound)
+            if begun is not None:
+                return begun
         flight = Flight(self.call, self.operands)
         bound = flight.ordered(self.bound, self.side, self.plan)
         return Operation(

@@ -23,8 +23,8 @@ from mpi4py import MPI
 
 from mpicoll.algorithms import registry
 from mpicoll.runtime.call.call_key import UnreadableError, is_own_type, reader_of
-from mpicoll.runtime.context.call_cache import Remembered
 from mpicoll.runtime.context.context import Context
+from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress import running
 from mpicoll.settings import settings

@@ -8,6 +8,9 @@ not decided again where another one of its signature was.  The least recently us
     (*signature, address, address) -> Remembered(operands, plan, programs {(slot, stream): Bound})
     (method, id(sendbuf), id(recvbuf)) -> the same, with all that must be as it was
     signature -> Decided(operands, plan), of which a Remembered is made for any addresses
+
+Where a program can be aimed at any arrays, the first call with new ones runs that of its signature.  What comes
+a second time gets a program of its own, which may be faster.
 """
 
 from __future__ import annotations
@@ -15,13 +18,12 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import Any
 
 from mpicoll.dispatch.plan import Plan
-from mpicoll.runtime.arguments.arrays import Extent, Flat
 from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.context.remembered import Decided, Identity, Key, Remembered, Where
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.settings import settings
 
@@ -29,99 +31,6 @@ from mpicoll.settings import settings
 MOST_REQUESTS = 1 << 16
 #: identities under which a call is found at most
 MOST_IDENTITIES = 4
-
-#: slot and stream for which a program is bound
-Where = tuple[int, int]
-#: method, and the identity of its first two arguments
-Identity = tuple[str, int, int]
-
-
-#: signature, and two addresses, see `call/call_key.py`
-Key = tuple[Any, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Decided:
-    """A call that is decided, wherever its arrays are.
-
-    Attributes:
-        operands: of one such call, without memory.
-        plan: what was chosen.
-        places: of input and output: the number of the argument in whose memory it lies, and the bytes from there.
-    """
-
-    operands: Operands
-    plan: Plan
-    places: tuple[tuple[int, int], tuple[int, int]]
-
-    @staticmethod
-    def of(operands: Operands, plan: Plan, addresses: tuple[int, ...]) -> Decided:
-        """Return what holds for all calls of one signature, from one whose arrays are at these addresses."""
-        source, target = _extent(operands.input), _extent(operands.output)
-        places = _place(source, addresses), _place(target, addresses)
-        if operands.output is operands.input:
-            target = source
-        return Decided(replace(operands, input=source, output=target), plan, places)
-
-    def at(self, addresses: tuple[int, ...]) -> Remembered:
-        """Return the call whose arrays are at these addresses."""
-        known, (source, target) = self.operands, self.places
-        one = _moved(known.input, source, addresses)
-        other = one if known.output is known.input else _moved(known.output, target, addresses)
-        return Remembered(known.over(one, other), self.plan)
-
-
-def _extent(flat: Flat | None) -> Flat | None:
-    """Return a flat array without its memory, which it then does not keep alive."""
-    return flat and Flat(Extent(flat.array.dtype, flat.size), flat.pointer, flat.device)
-
-
-def _place(flat: Flat | None, addresses: tuple[int, ...]) -> tuple[int, int]:
-    """Return (number of the argument in whose memory a flat array lies, bytes from its address).
-
-    That is the one that begins last of those before it: others lie elsewhere, or overlap, at a fixed distance.
-    """
-    if flat is None or not flat.size or not flat.pointer:  # a program's own copy has no place yet
-        return 0, 0
-    address, number = max((a, k) for k, a in enumerate(addresses) if 0 < a <= flat.pointer)
-    return number, flat.pointer - address
-
-
-def _moved(flat: Flat | None, place: tuple[int, int], addresses: tuple[int, ...]) -> Flat | None:
-    """Return a flat array at its place in the arguments' memory."""
-    return flat and Flat(flat.array, addresses[place[0]] + place[1], flat.device, flat.before, flat.after)
-
-
-@dataclass(eq=False)
-class Remembered:
-    """A call that need not be decided again, nor bound, where its programs live.
-
-    Attributes:
-        operands: of the call, over arrays that do not keep the memory alive.
-        plan: what was chosen.
-        programs: by slot and stream.
-        requests: number of persistent requests of each program.
-        identities: under which it is found, too.
-        key: by which it is found, None before it is remembered.
-        used: stamp of its latest use.
-        blocking: that of the programs which blocking calls run, at hand.
-        found: how often it was found by its key.
-    """
-
-    operands: Operands
-    plan: Plan
-    programs: dict[Where, Bound] = field(default_factory=dict)
-    requests: dict[Where, int] = field(default_factory=dict)
-    identities: set[Identity] = field(default_factory=set)
-    key: Hashable = None
-    used: int = 0
-    blocking: Bound | None = None
-    found: int = 0
-
-    def program(self, where: Where) -> Bound | None:
-        """Return the program for a slot and stream, None if there is none that can run."""
-        found = self.programs.get(where)
-        return found if found is not None and found.alive else None
 
 
 class CallCache:
@@ -169,13 +78,39 @@ class CallCache:
             self.decided[signature] = decided
             return self.remember(key, decided.at(addresses))
 
-    def decide(self, key: Key, operands: Operands, plan: Plan) -> Remembered:
-        """Keep what was decided for calls of a signature; return this one, which is remembered."""
-        decided = Decided.of(operands, plan, key[-2:])
+    def find_mobile(self, key: Key | None) -> Remembered | None:
+        """Return the call of a signature aimed at arrays that were never there before, None if there is none."""
+        if key is None:
+            return None
+        try:
+            decided = self.decided.get(key[:-2])
+        except TypeError:  # as in `find`
+            return None
+        if decided is None or decided.mobile is None:
+            return None
+        addresses, met, most = key[-2:], decided.met, max(settings.plan_cache, 1)
+        if addresses in met and len(self.calls) < most:  # none is forgotten for it
+            met.discard(addresses)
+            return None
+        if len(met) >= most:
+            met.clear()
+        met.add(addresses)
+        return decided.aimed(addresses)
+
+    def decide(self, key: Key, operands: Operands, plan: Plan, *, mobile: bool = False) -> Remembered:
+        """Keep what was decided for calls of a signature; return this one, which is remembered.
+
+        Args:
+            key: of the call.
+            operands: of the call.
+            plan: what was chosen.
+            mobile: its programs can be aimed at any arrays.
+        """
+        decided = Decided.of(operands, plan, key[-2:], mobile)
         with self._changing:
             self.decided[key[:-2]] = decided
             while len(self.decided) > max(settings.plan_cache, 1):
-                del self.decided[next(iter(self.decided))]
+                self._forget_mobile(self.decided.pop(next(iter(self.decided))))
             return self.remember(key, decided.at(key[-2:]))
 
     def remember(self, key: Hashable, call: Remembered) -> Remembered:
@@ -193,7 +128,7 @@ class CallCache:
         """Keep a program of a call, which counts as used; one that was forgotten meanwhile is remembered again."""
         with self._changing:
             known = self.calls.get(call.key)
-            if known is not call:
+            if known is not call and call.key is not None:  # else it is its signature's
                 if known is not None:
                     self._forget(known)
                 self.calls[call.key] = call
@@ -234,7 +169,8 @@ class CallCache:
     def clear(self) -> None:
         """Forget all calls, and free their programs."""
         with self._changing:
-            self.decided.clear()
+            while self.decided:
+                self._forget_mobile(self.decided.popitem()[1])
             while self.calls:
                 self._forget(self.calls.popitem()[1])
 
@@ -256,6 +192,10 @@ class CallCache:
         for identity in tuple(call.identities):  # an array that goes meanwhile takes its own away
             self.identities.pop(identity, None)
         call.identities.clear()
+
+    def _forget_mobile(self, decided: Decided) -> None:
+        if decided.mobile is not None:
+            self._forget(decided.mobile)
 
     def _forget(self, call: Remembered) -> None:
         self._forget_identities(call)

@@ -41,6 +41,9 @@ class Attachment(Protocol):
     def abort(self) -> None:
         """Make what waits on a device for other ranks leave."""
 
+    def synchronize(self) -> None:
+        """Wait on the host for what was enqueued on a device."""
+
     def close(self, meet: Callable[[], object]) -> None:
         """Free it; collective.
 
@@ -58,6 +61,7 @@ class Context(Traffic):
         waiter: how to wait for messages.
         cache: calls that need not be decided again.
         attached: by path, what it keeps for the communicator, or in words why there is none.
+        looks: raise what earlier calls have met on a device.
     """
 
     cuda_aware: cuda_aware.Awareness
@@ -70,6 +74,7 @@ class Context(Traffic):
         self.cache = CallCache()
         self.slots: dict[int, Slot] = {}
         self.attached: dict[str, Any] = {}
+        self.looks: list[Callable[[], None]] = []
         self.persistent = 0
         self.ready = False
         self.turn = threading.Lock()
@@ -107,9 +112,21 @@ class Context(Traffic):
         self.waiter = Waiter(here > cores() if yielding is None else yielding)
         self.ready = True
 
+    def check(self) -> None:
+        """Refuse what no call can be made on, and any call after one that stalled on a device."""
+        super().check()
+        for look in self.looks:
+            look()
+
     def attachments(self) -> list[Attachment]:
         """Return the attachments of all paths."""
         return [one for one in self.attached.values() if not isinstance(one, str)]
+
+    def synchronize(self) -> None:
+        """Wait on the host for all calls that were enqueued on a device; raises what they have met there."""
+        for attachment in self.attachments():
+            attachment.synchronize()
+        self.check()
 
     def abort(self) -> None:
         """Make what waits on a device for other ranks leave."""

@@ -59,6 +59,14 @@ class Handover:
         """Tell whether what comes before the call is complete."""
         return bool(_runtime.eventQuery(self.begin.ptr) == 0)
 
+    def synchronize(self) -> None:
+        """Wait on the host for what the call enqueued."""
+        _runtime.eventSynchronize(self.end.ptr)
+
+    def synchronize_caller(self) -> None:
+        """Wait on the host for all that is on the caller's stream."""
+        _runtime.streamSynchronize(self.ptr)
+
     def finish(self) -> None:
         """Let the caller's stream wait for what the call enqueued; the host, if that stream is captured by now."""
         _runtime.eventRecord(self.end.ptr, self.side)

@@ -23,11 +23,13 @@ class Path:
         name: as in rules, settings and plans.
         captures: calls can be captured into a CUDA graph.
         ordered: all calls of a communicator take their turn in one order, so that none needs a slot of its own.
+        mobile: a program without work behind the path's own can be aimed at other arrays before each run.
     """
 
     name = ""
     captures = False
     ordered = False
+    mobile = False
 
     def unoffered(self, context: Context, operands: Operands) -> str:
         """Return why a call cannot take this path, "" if it can; equal on all ranks."""
@@ -79,6 +81,16 @@ class Path:
     def side(self, context: Context, operands: Operands, slot: Slot) -> Any:
         """Return the stream on which a call that does not block works, None for host arrays."""
         return None if operands.device < 0 else slot.side_stream(operands.device)
+
+    def enqueued(self, bound: Bound, context: Context, caller: int, keep: object) -> Any:
+        """Return a call that does not block, all of it enqueued on the stream of `side`; of a path that captures.
+
+        Args:
+            bound: the call's program, on that stream.
+            context: the communicator's.
+            caller: address of the caller's stream.
+            keep: lives until the end of the call.
+        """
 
     def handed_over(self, bound: Bound, handover: Any, context: Context) -> Bound:
         """Return a program of a call that does not block, in order with the caller's stream.

@@ -56,6 +56,8 @@ class Bound:
         mark: marks the end of what was launched and returns what tells whether it is reached; None where
             the program itself ends only then.
         limited: a time limit was in force when it was bound.
+        mobile: it is aimed at arrays before each run.
+        aim: makes the next run work on input and output at these addresses, where it is mobile.
         keep: lives as long as the program, such as the operator by whose identity it is known.
     """
 
@@ -76,6 +78,8 @@ class Bound:
     device: int = -1
     mark: Callable[[], Poll] | None = None
     limited: bool = False
+    mobile: bool = False
+    aim: Callable[[int, int], None] | None = None
     keep: object = None
     nbytes: list[int] = field(default_factory=list)
     messages: list[list[MPI.Prequest]] = field(default_factory=list)

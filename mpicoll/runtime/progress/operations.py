@@ -59,6 +59,7 @@ class Operation:
         ran: its program has begun.
         refused: another rank's call has raised.
         error: the error with which it has ended.
+        complete: waits on the host for what it has enqueued on a device.
     """
 
     name = ""
@@ -68,6 +69,7 @@ class Operation:
     started = done = own = ran = refused = False
     result: Any = None
     error: BaseException | None = None
+    complete: Callable[[], None] | None = None
     patience: faults.Patience | None = None
     routine: Routine[Any] | None = None
     shares_errors = False
@@ -124,6 +126,15 @@ class Operation:
         wait_for(lambda: self.done)
         self.check()
         return self.result
+
+    def synchronize(self) -> None:
+        """Return when it has ended, and what it has enqueued on a device, too."""
+        self.wait()
+        if self.complete is not None:
+            self.complete()
+
+    def let_go(self) -> None:
+        """Leave it alone: it lives on among the operations in flight."""
 
     def pending(self) -> str:
         """Return in words what it waits for."""

@@ -19,6 +19,7 @@ from mpi4py import MPI
 from mpicoll.runtime.cuda.streams import new_stream
 from mpicoll.runtime.cuda.work import ANY_WAY
 from mpicoll.runtime.paths.mapped import nvlink
+from mpicoll.runtime.paths.mapped.enqueued import HandoverEvents
 from mpicoll.runtime.paths.mapped.inbox_layout import PLACES, InboxLayout
 from mpicoll.runtime.paths.mapped.order import Order
 from mpicoll.runtime.paths.mapped.source import PART
@@ -42,6 +43,9 @@ class Peers:
         host: address of the words that kernels watch and write, in host memory.
         order: keeps kernels in the order of the calls.
         side: the stream of calls that do not block.
+        hand: the events that order it with the callers' streams.
+        late_word: the rank for which a kernel has waited in vain, plus one; 0 while there was none.
+        limit: seconds that kernels waited at most when one was bound last, 0 for no limit.
         kernels: those that were made for this mapping, by all on which they depend.
         functions: the same, compiled, whatever the size of the call.
         linked: all GPUs are linked by NVLink, so that lines are never torn.
@@ -53,18 +57,26 @@ class Peers:
         self.host = int(self._words.ptr)
         self._view = memoryview(self._words)[:64].cast("B")
         self._view[:64] = bytes(64)
+        self.late_word = self._view[4:8].cast("I")
+        self.limit = 0.0
         self.order = Order()
         self.kernels: dict[Any, Any] = {}
         self.functions: dict[Any, Any] = {}
         self.side = new_stream(device)
+        self.hand = HandoverEvents(self.side.ptr)
 
     def abort(self) -> None:
         """Make kernels that wait for a peer leave."""
         self._view[:4] = struct.pack("=I", 1)
 
+    def synchronize(self) -> None:
+        """Wait on the host for the kernels of all calls: the last one's stream has waited for those before."""
+        if self.order.stream is not None:
+            _runtime.streamSynchronize(self.order.stream)
+
     def late(self) -> int | None:
         """Return the rank for which a kernel has waited in vain, None if there was none."""
-        (word,) = struct.unpack_from("=I", self._view, 4)
+        word = self.late_word[0]
         return word - 1 if word else None
 
     def close(self, meet: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""Launches of kernels that are a whole call; those that come again become graphs of one kernel.
+"""Launches of kernels that are a whole call; those that come again with the same arrays become graphs of one kernel.
 
 A graph's launch takes the host half the time of a kernel's, and the kernel starts earlier (`docs/performance.md`).
 But making a graph takes as long as several launches, so the third launch is the first of a graph.
@@ -6,13 +6,16 @@ But making a graph takes as long as several launches, so the third launch is the
 
 from __future__ import annotations
 
+import struct
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import cupy
 
+from mpicoll.runtime.cuda.launch import plain_launch
 from mpicoll.runtime.cuda.streams import is_captured
+from mpicoll.runtime.paths.mapped.kernel import Kernel, packed_argument
 from mpicoll.runtime.paths.mapped.order import Order
 from mpicoll.runtime.program.local_work import Action
 
@@ -21,6 +24,36 @@ _runtime, _driver = cupy.cuda.runtime, cupy.cuda.driver
 PLAIN = 2
 #: graphs that there are at most, of about 110 KB of device memory each
 MOST = 512
+
+
+def mobile_launcher(
+    kernel: Kernel, stream: int, device: int, order: Order, owner: object
+) -> tuple[Action, Callable[[int, int], None]]:
+    """Return an action that launches a call's kernel in the order of the calls, and what aims it beforehand.
+
+    CUDA copies a kernel's argument at the launch, so that one is enough for all arrays.
+
+    Args:
+        kernel: of the call.
+        stream: address of the stream.
+        device: number of the device.
+        order: where the call takes its turn.
+        owner: keeps the stream alive.
+    """
+    packed = packed_argument([0] * len(kernel.memory), kernel.rest)
+    plain = plain_launch(kernel.function, packed, kernel.grid, device, kernel.module)
+    cells = [(int(buffer == "output"), start) for buffer, start in kernel.memory]
+    write = struct.Struct(f"{len(cells)}Q").pack_into
+
+    def aim(*bases: int) -> None:
+        write(packed, 0, *[bases[buffer] + start for buffer, start in cells])
+
+    def call() -> None:
+        if order.stream != stream:
+            order.switch(stream, owner)
+        plain(stream)
+
+    return call, aim
 
 
 def call_launcher(plain: Callable[[int], None], stream: int, device: int, order: Order, owner: object) -> Action:

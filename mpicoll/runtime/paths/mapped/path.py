@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import cupy
@@ -16,9 +17,11 @@ from mpicoll.runtime.cuda.launch import plain_launch
 from mpicoll.runtime.cuda.order import Handover
 from mpicoll.runtime.cuda.streams import is_captured
 from mpicoll.runtime.paths.base import Path
+from mpicoll.runtime.paths.mapped import watchdog
+from mpicoll.runtime.paths.mapped.enqueued import EnqueuedCall
 from mpicoll.runtime.paths.mapped.inboxes import Peers, connect
-from mpicoll.runtime.paths.mapped.kernel import kernel_of, packed_argument
-from mpicoll.runtime.paths.mapped.launch import call_launcher
+from mpicoll.runtime.paths.mapped.kernel import Kernel, kernel_of, packed_argument
+from mpicoll.runtime.paths.mapped.launch import call_launcher, mobile_launcher
 from mpicoll.runtime.program.bound import LAUNCH, ORDER, SYNC, Bound
 from mpicoll.runtime.program.local_work import Action
 from mpicoll.runtime.progress.exchange import Routine
@@ -33,6 +36,7 @@ class MappedPath(Path):
     name = "mapped"
     captures = True
     ordered = True
+    mobile = True
 
     def unoffered(self, context: Context, operands: Operands) -> str:
         """Return why a call cannot be a kernel, "" if it can."""
@@ -82,17 +86,25 @@ class MappedPath(Path):
         Raises:
             UnsupportedError: the schedule sends too many blocks from rank to rank for the inboxes.
         """
-        owner = cupy.cuda.get_current_stream()
-        bound.add(LAUNCH, _kernel_call(plan, operands, context, stream, owner), *then)
+        owner, peers = cupy.cuda.get_current_stream(), _peers(context)
+        kernel = kernel_of(plan, operands, context, peers)
+        captured = is_captured(stream)
+        if settings.timeout > 0 and not captured:
+            bound.add(ORDER, watchdog.look_of(context, peers, settings.timeout))
+        if bound.mobile:
+            launch, bound.aim = mobile_launcher(kernel, stream, peers.device, peers.order, owner)
+        else:
+            launch = _launcher(kernel, operands, peers, stream, owner)
+        bound.add(LAUNCH, launch, *then)
         bound.last_start = len(bound.actions) - 1
-        if is_captured(stream):
-            bound.limited = False  # what is captured does not run now: there is nothing to wait for
-            return
-        bound.mark = lambda: _mark(stream)
-        if settings.timeout > 0:
-            event = cupy.cuda.Event(disable_timing=True)
-            bound.add(ORDER, lambda: _runtime.eventRecord(event.ptr, stream))
-            add_wait(bound, context, event.ptr)
+        bound.limited = bool(settings.errors) and not captured  # what is captured does not run now
+        if not captured:
+            bound.mark = lambda: _mark(stream)
+
+    def enqueued(self, bound: Bound, context: Context, caller: int, keep: object) -> EnqueuedCall:
+        """Return a call that does not block, all of it enqueued on the side stream; arguments as in `Path.queued`."""
+        peers = _peers(context)
+        return EnqueuedCall(context, bound, peers.hand, caller, keep, partial(watchdog.look, context, peers))
 
     def handed_over(self, bound: Bound, handover: Handover, context: Context) -> Bound:
         """Return a program on the side stream, after what is on the caller's stream; it ends when its kernel does."""
@@ -121,12 +133,7 @@ def add_wait(bound: Bound, context: Context, event: int) -> None:
 
     def end() -> None:
         _runtime.eventSynchronize(event)
-        late = _peers(context).late()
-        if late is not None:
-            name = bound.name.format(context.calls)
-            limit = settings.timeout
-            what = f"{name}: rank {context.rank}, waiting in its kernel for {limit:g} s"
-            raise context.stalled(what, f"rank {late} did not come")
+        watchdog.look(context, _peers(context))
 
     bound.add(SYNC, end, poll=ended)
 
@@ -138,18 +145,17 @@ def _mark(stream: int) -> Callable[[], bool]:
     return lambda: bool(_runtime.eventQuery(event.ptr) == 0)
 
 
-def _kernel_call(plan: Plan, operands: Operands, context: Context, stream: int, owner: object) -> Action:
-    """Return an action that launches a plan's kernel on the operands' memory.
+def _launcher(kernel: Kernel, operands: Operands, peers: Peers, stream: int, owner: object) -> Action:
+    """Return an action that launches a call's kernel on the operands' memory.
 
     Args:
-        plan: what was chosen.
+        kernel: of the call.
         operands: the call.
-        context: the communicator's.
+        peers: where it takes its turn.
         stream: address of the stream.
         owner: keeps the stream alive.
     """
-    peers, bases = _peers(context), operands.bases
-    kernel = kernel_of(plan, operands, context, peers)
+    bases = operands.bases
     packed = packed_argument([bases[buffer] + start for buffer, start in kernel.memory], kernel.rest)
     plain = plain_launch(kernel.function, packed, kernel.grid, peers.device, kernel.module)
     return call_launcher(plain, stream, peers.device, peers.order, owner)

@@ -1,0 +1,166 @@
+"""Calls that do not block: nonblocking ones, and persistent ones.
+
+A call is one routine from its operands to its end, which waits for whatever it needs: the first call's exchange, the
+peers' memory, other ranks' words.  One that was made before has less to it: on the host it is its program, on
+the path mapped it is enqueued at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpicoll.dispatch.plan import Plan
+from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.call import execute
+from mpicoll.runtime.call.agreement import asked
+from mpicoll.runtime.call.call_key import call_key
+from mpicoll.runtime.call.decision import Call, decided, is_repeatable, read, remember
+from mpicoll.runtime.call.flight import Flight, Prepared, enqueued, nothing_waits
+from mpicoll.runtime.context.remembered import Remembered
+from mpicoll.runtime.context.slot import Slot
+from mpicoll.runtime.cuda.streams import Pointer, address_on, on, where
+from mpicoll.runtime.paths.table import path
+from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.progress import turns
+from mpicoll.runtime.progress.exchange import Later, Routine
+from mpicoll.runtime.progress.operations import Operation
+from mpicoll.runtime.progress.straight import Straight, goes_straight
+
+
+def nonblocking(call: Call, known: Remembered | None = None) -> Any:
+    """Start a call that does not block; local.
+
+    Args:
+        call: as it was made.
+        known: an equal call, if one was found by the shortcut.
+    """
+    context, place, key = call.context, (), None
+    context.check()
+    if known is None:
+        place, cache = where(call.stream), context.cache
+        key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
+        mobile = cache.find_mobile if nothing_waits() else cache.find  # one that is launched later has its own program
+        known = cache.find(key) or mobile(key) or cache.find_anywhere(key)
+    operands: Operands | None
+    if known is not None:
+        context.calls += 1
+        operands, trouble, call.plan = known.operands, None, known.plan
+        begun = _straight(call, known) if operands.device < 0 else _enqueued(call, known)
+        if begun is not None:
+            return begun
+    else:
+        operands, trouble = read(call)
+        if operands is None or not is_repeatable(operands, place):
+            key = None
+    flight = Flight(call, operands, known, key)
+    keep = (call.arguments, flight)
+    call.arguments = ()  # the arrays live as long as the operation, and no longer
+    device = operands.device if operands else -1
+    operation = Operation(context, lambda own: _whole(own, flight, trouble), keep=keep, device=device)
+    if trouble is not None:
+        raise trouble  # the others hear of it meanwhile
+    if not (operation.ran or asked()):  # what ranks tell each other is told by Wait, whoever comes first
+        operation.check()  # what planning has found
+    return operation
+
+
+def _enqueued(call: Call, known: Remembered) -> Any:
+    """Return a remembered call, all of it enqueued, None if there is more to it than launches."""
+    context, aims = call.context, known.aims
+    keep, where = call.arguments, id(context.slot(0))
+
+    def program(side: int) -> Bound:
+        bound = known.program((where, side))
+        if bound is None:
+            with on(known.operands.device, Pointer(side)) as stream:
+                bound = execute.bind(known.plan, known.operands, context, stream, context.slot(0), known)
+        if bound.aim is not None:
+            assert aims is not None
+            bound.aim(*aims)
+        return bound
+
+    begun = enqueued(call, known.plan, known.operands, keep, program)
+    if begun is not None:
+        call.arguments = ()
+    return begun
+
+
+def _straight(call: Call, known: Remembered) -> Straight | None:
+    """Return a remembered call on its way, None if there is more to it than its program."""
+    if not goes_straight(known.operands.device):
+        return None
+    context = call.context
+    with turns.lock:  # another thread may be at a call that takes a slot
+        slot = context.take_slot()
+    if slot is None:
+        return None
+    bound = known.program((id(slot), 0))
+    if bound is None:
+        slot.taken = False
+        return None
+    keep, call.arguments = call.arguments, ()
+    straight = Straight(context, bound, keep, slot=slot)
+    straight.check()
+    return straight
+
+
+def _whole(operation: Operation, flight: Flight, trouble: Exception | None) -> Routine[None]:
+    """Make a call from its operands to its end."""
+    known = flight.known
+    try:
+        if known is not None:
+            found, bound = known.operands, (yield from flight.bind(known.plan, known.operands))
+        else:
+            found, bound = yield from decided(flight.call, flight.operands, trouble, flight.bind)
+        if found.device != operation.device:  # of a call that was moved: current from the next time on
+            operation.device = found.device
+            yield Later().come
+        yield from flight.run(operation, bound, found)
+    finally:
+        flight.end()
+
+
+def persistent(call: Call) -> Prepared:
+    """Plan and bind a call once; one that is remembered is only bound."""
+    context, place = call.context, where(call.stream)
+    key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
+    known = context.cache.find(key) or context.cache.find_anywhere(key)
+    operands, trouble = read(call) if known is None else (_read_before(call, known), None)
+    taken: list[Slot] = []
+    sides: list[int] = []
+
+    def bind(plan: Plan, found: Operands) -> Routine[Bound]:
+        yield from ()
+        if not taken:
+            taken.append(context.own_slot())
+        if known is None and is_repeatable(found, place):
+            remember(call, found, plan, key)
+        with on(found.device, path(plan.path).side(context, found, taken[0])) as side:
+            sides.append(side)
+            return execute.bind_new(plan, found, context, side, taken[0])
+
+    try:
+        if known is None:
+            found, bound = context.complete(lambda _: decided(call, operands, trouble, bind), call.name)
+        else:
+            found, bound = known.operands, context.complete(lambda _: bind(known.plan, known.operands), call.name)
+    except BaseException:  # then no rank has it, so that the next one has the same lane on all
+        for slot in taken:
+            context.release(slot)
+            context.persistent -= 1
+        raise
+    keep, call.arguments = call.arguments, ()
+    assert call.plan is not None
+    return Prepared(call, call.plan, found, bound, sides[-1], taken[0], keep)
+
+
+def _read_before(call: Call, known: Remembered) -> Operands:
+    """Return the operands of a remembered call, which counts as made; refuse it where it would be captured."""
+    operands = known.operands
+    if operands.device >= 0:
+        call.captured_on(address_on(operands.device, call.stream))
+    call.context.calls += 1
+    call.plan = known.plan
+    return operands
+
+
