@@ -23,6 +23,7 @@ from mpicoll.runtime.arguments.bufspec import is_in_place, read_spec
 from mpicoll.runtime.call import conductor, shortcut, starting
 from mpicoll.runtime.call.agreement import Word, asked
 from mpicoll.runtime.call.decision import Call
+from mpicoll.runtime.call.shortcut import noted
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.contexts import context_of, started_context_of
 from mpicoll.runtime.progress import turns
@@ -118,13 +119,16 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         everything is at hand: each look-up and each call of another one takes time.
         """
         known = self._identities.get((method, id(arguments[0]), id(arguments[1])))
+        if known is None or not (
+            (checks := known[2][4]) is None or (checks[0](arguments[0]) and checks[1](arguments[1]))
+        ):
+            known = noted(self._identities, method, arguments)
         if known is not None:
-            asked, where, (context, turn, bound, actions, checks), _, _ = known
+            asked, where, (context, turn, bound, actions, _), _, _ = known
             rest, exact, wanted, given, rules, scope, assigned, registered = asked
             get_stream, current, get_device, device = where
             if (
                 not is_finalized()
-                and (checks is None or (checks[0](arguments[0]) and checks[1](arguments[1])))
                 and arguments[2:] == rest
                 and (not exact or all(map(is_, arguments[2:], rest)))
                 and algorithm == wanted
@@ -169,11 +173,11 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
             context = self._context = started_context_of(self, self._rules)
             self._identities = context.cache.identities
         call = Call(context, "nonblocking", method, arguments, algorithm, stream, self._rules)
-        known = None
-        if len(arguments) > 1:
-            noted = self._identities.get((method, id(arguments[0]), id(arguments[1])))
-            known = shortcut.found(noted, arguments, algorithm, stream, self._rules)
-        return Request(call, starting.nonblocking(call, known))
+        known = self._identities.get((method, id(arguments[0]), id(arguments[1]))) if len(arguments) > 1 else None
+        if known is None or known[2][4] is not None:  # what can change is looked at
+            known = noted(self._identities, method, arguments)
+        found = shortcut.found(known, arguments, algorithm, stream, self._rules)
+        return Request(call, starting.nonblocking(call, found))
 
     def _prepare(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> PersistentRequest:
         """Make a persistent call; arguments as in `Call`."""

@@ -248,3 +248,42 @@ def test_noted_arrays_are_not_kept_alive(comm):
     del x, y
     gc.collect()
     assert [ref() for ref in gone] == [None, None]
+
+
+@pytest.mark.parametrize("made", ["views", "lists", "lists of views", "sizes", "tuples in place"])
+def test_buffers_that_are_made_for_each_call_are_found_by_their_places(comm, long, made):
+    """Whatever Python objects they are, and whichever objects had their identity before."""
+    memory, y, held = np.arange(40.0), np.zeros(20), []
+    calls = {
+        "views": lambda n: comm.Allreduce(memory[:5], y[:5]),
+        "lists": lambda n: comm.Allreduce([memory, 5, MPI.DOUBLE], [y, 5, MPI.DOUBLE]),
+        "lists of views": lambda n: comm.Allreduce([memory[:5], MPI.DOUBLE], [y[:5], 5, MPI.DOUBLE]),
+        "sizes": lambda n: comm.Allreduce(memory[: 1 + n % 7], y[: 1 + n % 7]),
+        "tuples in place": lambda n: comm.Allreduce(MPI.IN_PLACE, (memory[3:8], MPI.DOUBLE)),
+    }
+    for n in range(40):
+        calls[made](n)
+        held.append([None] * n)  # lists that take identities away
+    assert len(long) <= 2 * 7
+    for n in range(40, 60):
+        long.clear()
+        y[:] = 0
+        calls[made](n)
+        assert not long
+        if made == "sizes":
+            assert y.tolist() == [*range(1 + n % 7), *[0] * (19 - n % 7)]
+
+
+def test_calls_that_differ_in_what_a_place_leaves_out(comm):
+    """Dtype, operator, type and count of a list: each is compared."""
+    memory, y = np.arange(8.0), np.zeros(8)
+    for _ in range(20):
+        for op, wanted in ((MPI.SUM, 1.0), (MPI.MAX, 1.0)):
+            y[:] = -1
+            comm.Allreduce(memory[:2], y[:2], op)
+            assert y.tolist() == [0, wanted, *[-1] * 6]
+        comm.Allreduce(memory[:2].view("i8"), y[:2].view("i8"))
+        for number in (1, 2):
+            y[:] = -1
+            comm.Allreduce([memory, number, MPI.DOUBLE], [y, number, MPI.DOUBLE])
+            assert y.tolist() == [*range(number), *[-1] * (8 - number)]

@@ -67,6 +67,13 @@ def _on_device(collective: str, tensor: Any) -> Any:
     return cupy.from_dlpack(tensor)
 
 
+def _current_stream(device: int) -> int:
+    """Return the address of PyTorch's current stream of a device."""
+    torch = sys.modules["torch"]
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # 0.1 us instead of 5; Triton relies on it, too
+    return int(raw(device) if raw else torch.cuda.current_stream(device).cuda_stream)
+
+
 def state_of(tensor: Any) -> tuple[Any, int, int] | None:
     """Return (what reading sees of a tensor but its address, address, bytes); None where more could matter.
 
@@ -76,8 +83,8 @@ def state_of(tensor: Any) -> tuple[Any, int, int] | None:
         return None
     device = tensor.device
     if device.type == "cuda":
-        torch, cupy = sys.modules["torch"], sys.modules.get("cupy")
-        if cupy is None or torch.cuda.current_stream(device).cuda_stream != cupy.cuda.get_current_stream().ptr:
+        cupy = sys.modules.get("cupy")
+        if cupy is None or _current_stream(device.index) != cupy.cuda.get_current_stream().ptr:
             return None
     elif device.type != "cpu":
         return None

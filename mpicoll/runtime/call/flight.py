@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -131,25 +130,25 @@ def nothing_waits() -> bool:
     return not (in_flight or modes()[1])
 
 
-def enqueued(call: Call, plan: Plan, operands: Operands, keep: object, program: Callable[[int], Bound]) -> Any:
-    """Return a call that does not block, all of it enqueued, None where there is more to it than launches.
+def enqueued(
+    call: Call, plan: Plan, device: int, bound: Bound, keep: object, aims: tuple[int, int] | None = None
+) -> Any:
+    """Return a call that does not block, all of it enqueued; of a path that captures, while nothing waits.
 
     Args:
         call: as it was made.
         plan: what was chosen.
-        operands: of the call.
+        device: of its arrays.
+        bound: its program, on the side stream.
         keep: lives until the end of the call.
-        program: returns the call's program on a stream.
+        aims: addresses at which a mobile program is to be aimed.
     """
-    way, context = path(plan.path), call.context
-    if not way.captures or not nothing_waits():
-        return None
-    caller = address_on(operands.device, call.stream)
+    caller = address_on(device, call.stream)
     call.captured_on(caller)
     with turns.lock:  # another thread may aim the same program
-        side = way.side(context, operands, context.slot(0))
-        bound = program(side.ptr)
-        return way.enqueued(bound, context, caller, (keep, bound))
+        if bound.aim is not None and aims is not None:
+            bound.aim(*aims)
+        return path(plan.path).enqueued(bound, call.context, caller, keep)
 
 
 @dataclass
@@ -180,10 +179,8 @@ class Prepared:
         context.check()
         if goes_straight(operands.device) and not (operands.before or operands.after):
             return Straight(context, self.bound, self, lane=self.lane)
-        if operands.device >= 0 and not (operands.before or operands.after):
-            begun = enqueued(self.call, self.plan, operands, self, lambda _: self.bound)
-            if begun is not None:
-                return begun
+        if path(self.plan.path).captures and nothing_waits() and not (operands.before or operands.after):
+            return enqueued(self.call, self.plan, operands.device, self.bound, self)
         flight = Flight(self.call, self.operands)
         bound = flight.ordered(self.bound, self.side, self.plan)
         return Operation(

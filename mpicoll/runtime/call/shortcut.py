@@ -1,13 +1,14 @@
 """The shortcut: an equal call that comes again, in as little Python as can be.
 
 A call on the path mapped is one launch of about 2 us, and one of 8 bytes on the host takes 4.  So where
-`Communicator._run` sees the same objects as in an earlier call, it computes no key:
+`Communicator._run` sees the same objects as in an earlier call, or others in the same places, it computes no key:
 
     ("Allreduce", id(x), id(y)) -> (arguments as they were, device and stream as they were, what is run)
+    ("Allreduce", (address, elements), (address, elements)) -> the same
 
 A CuPy array cannot be given other memory, another dtype or another size, so its identity says it all, as long as
-it lives.  Of all else the identity is a hint, and what reading sees is compared: a NumPy array can be changed
-in place, and views or lists that are made for each call get the identity of the ones before.
+it lives.  Of all else identity and place are hints, and what reading sees is compared: a NumPy array can be changed
+in place, and views or lists that are made for each call are in the places of the ones before.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.algorithms import registry
+from mpicoll.runtime.arguments.tensors import is_tensor_class
 from mpicoll.runtime.call.call_key import UnreadableError, is_own_type, reader_of
 from mpicoll.runtime.context.context import Context
-from mpicoll.runtime.context.remembered import Remembered
+from mpicoll.runtime.context.remembered import Identity, Remembered
 from mpicoll.runtime.program.bound import Bound
+from mpicoll.runtime.program.local_work import Action
 from mpicoll.runtime.progress import running
 from mpicoll.settings import settings
 
@@ -34,8 +37,8 @@ _address = MPI.Get_address
 _setting, _scope_of_now, _changes = settings.__dict__, settings.scope, registry.changes
 #: in the place of (current stream, its value, current device, its value) for arrays on the host: always as it was
 NOWHERE = bool, False, bool, False
-#: times after which a call that is still found by its key is taken for one of views that are made for each call
-LASTING = 4
+#: times that a call is found by its key before it takes over a place under which another one was noted
+PATIENCE = 4
 
 
 def note(
@@ -43,7 +46,8 @@ def note(
 ) -> None:
     """Let the shortcut find a call that was just found by its key, if it may.
 
-    Where another call was noted with these objects, it is in vain at first: other calls are made with them each time.
+    It is noted by the identity of its arrays and by their places.  Where another call was noted so, such as one with
+    another operator, they would take turns in vain: that one stays at first.
 
     Args:
         context: the communicator's.
@@ -52,38 +56,123 @@ def note(
         bound: its program.
     """
     method, arguments, algorithm, stream, rules = asked_for
-    if len(arguments) < 2 or Bound.observer is not None:
-        return
-    identity = method, id(arguments[0]), id(arguments[1])
-    if call.found <= LASTING and identity in context.cache.identities:
-        return
     buffers, rest = arguments[:2], arguments[2:]
-    if any(hasattr(item, "__len__") for item in rest):  # counts could be changed in place
+    if len(buffers) < 2 or not _may_be_noted(rest, call, bound):
         return
-    where: Any = NOWHERE
-    if call.operands.device >= 0:
-        if _waits(bound) or call.operands.held:  # which must be refused where their stream is being captured
-            return
-        cuda = sys.modules["cupy"].cuda
-        stream_of_now, device_of_now = cuda.get_current_stream, cuda.runtime.getDevice
-        where = stream_of_now, stream_of_now(), device_of_now, device_of_now()
-    arrays = _lasting(buffers) if call.found <= LASTING else []
     try:
-        checks = None if arrays else tuple(map(_check, buffers))
+        checks = tuple(map(_check, buffers))
     except UnreadableError:
         return
     exact = any(isinstance(item, int) for item in rest)  # 0.0 would be equal, but is no root
     asked = rest, exact, algorithm, stream, rules, settings.scope(), settings.assigned, registry.changes[0]
-    actions = bound.actions if arrays else [partial(running.run, bound, context) if bound.limited else bound.run]
-    known = asked, where, (context, context.turn, bound, actions, checks), call
-    others = [] if checks else [b for b in buffers if not any(b is array for array in arrays)]
-    context.cache.note_identity(call, identity, arrays, others, known)
+    run = context, context.turn, bound, _actions(context, call, bound)
+    where, cache, taken = _where_now(call), context.cache, context.cache.identities if call.found <= PATIENCE else ()
+    place, identity = place_of(method, arguments), (method, id(arguments[0]), id(arguments[1]))
+    if place not in taken:
+        cache.note_identity(call, place, [], [], (asked, where, (*run, checks), call))
+    if identity in taken:
+        return
+    arrays = _lasting(buffers)
+    if arrays:
+        others = [b for b in buffers if not any(b is array for array in arrays)]
+        cache.note_identity(call, identity, arrays, others, (asked, where, (*run, None), call))
+    elif np.ndarray in map(type, buffers):  # which is not watched: one that is could not be resized
+        cache.note_identity(call, identity, [], [], (asked, where, (*run, checks), call))
+
+
+def _may_be_noted(rest: tuple[Any, ...], call: Remembered, bound: Bound) -> bool:
+    """Tell whether nothing but its buffers can change in a call, and it need not be refused in a capture."""
+    if Bound.observer is not None or any(hasattr(item, "__len__") for item in rest):  # counts could change in place
+        return False
+    return call.operands.device < 0 or not (_waits(bound) or call.operands.held)
+
+
+def _where_now(call: Remembered) -> Any:
+    """Return the functions that give the current stream and device, each with its value now."""
+    if call.operands.device < 0:
+        return NOWHERE
+    cuda = sys.modules["cupy"].cuda
+    stream_of_now, device_of_now = cuda.get_current_stream, cuda.runtime.getDevice
+    return stream_of_now, stream_of_now(), device_of_now, device_of_now()
+
+
+def _actions(context: Context, call: Remembered, bound: Bound) -> list[Action]:
+    """Return what a call that takes the shortcut does."""
+    if bound.limited:
+        return [partial(running.run, bound, context)]
+    return bound.actions if call.operands.device >= 0 else [bound.run]
+
+
+def noted(
+    identities: dict[Identity, tuple[Any, ...]], method: str, arguments: tuple[Any, ...]
+) -> tuple[Any, ...] | None:
+    """Return what was noted of a call whose buffers are where these are, and equal; None if there is none.
+
+    Args:
+        identities: of a communicator's cache.
+        method: the call.
+        arguments: as in the call.
+    """
+    if len(arguments) < 2:
+        return None
+    known = identities.get(place_of(method, arguments))
+    if known is None:
+        return None
+    one, other = known[2][4]
+    return known if one(arguments[0]) and other(arguments[1]) else None
+
+
+def place_of(method: str, arguments: tuple[Any, ...]) -> Identity:
+    """Return under what a call is noted whatever objects its buffers are; what it leaves out is compared.
+
+    Args:
+        method: the call, such as "Allreduce".
+        arguments: as in the call, at least two.
+    """
+    one, other = arguments[0], arguments[1]
+    return method, _places[type(one)](one), _places[type(other)](other)
+
+
+class _Places(dict[type, Callable[[Any], Any]]):
+    """Functions by type that return where a buffer is, as far as that takes little time."""
+
+    def __missing__(self, kind: type) -> Callable[[Any], Any]:
+        found = self[kind] = _place_reader(kind)
+        return found
+
+
+def _place_reader(kind: type) -> Callable[[Any], Any]:
+    """Return the function that tells where a buffer of a type is; what cannot be told is known by its identity."""
+    if kind is np.ndarray:
+        return _numpy_place
+    if hasattr(kind, "_c_contiguous"):  # CuPy's
+        return lambda array: (array.data.ptr, array.size)
+    if kind in (list, tuple):
+        return lambda spec: (_places[type(spec[0])](spec[0]), len(spec)) if spec else None
+    return _tensor_place if is_tensor_class(kind) else id
+
+
+def _numpy_place(array: np.ndarray) -> Any:
+    try:
+        return _address(array), array.size
+    except (ValueError, BufferError):  # as in `call_key`
+        return id(array)
+
+
+def _tensor_place(tensor: Any) -> Any:
+    try:
+        return tensor.data_ptr(), tensor.numel()
+    except RuntimeError:  # one without memory, such as a fake one
+        return id(tensor)
+
+
+_places = _Places()
 
 
 def found(
     known: tuple[Any, ...] | None, arguments: tuple[Any, ...], algorithm: Any, stream: Any, rules: str
 ) -> Remembered | None:
-    """Return the call that was noted with these objects, if nothing has changed: what `Communicator._run` asks, too.
+    """Return the call that was noted, if nothing else has changed: what `Communicator._run` asks, too.
 
     Args:
         known: what was noted of it, None for nothing.
@@ -94,7 +183,7 @@ def found(
     """
     if known is None:
         return None
-    asked, where, (_, _, bound, _, checks), call, _ = known
+    asked, where, (_, _, bound, _, _), call, _ = known
     rest, exact, wanted, given, ruled, scope, assigned, registered = asked
     get_stream, current, get_device, device = where
     same = (
@@ -109,7 +198,6 @@ def found(
         and get_stream() is current
         and get_device() == device
         and bound.alive
-        and (checks is None or (checks[0](arguments[0]) and checks[1](arguments[1])))
     )
     return call if same else None
 
@@ -142,6 +230,8 @@ def _check(buffer: Any) -> Callable[[Any], bool]:
         return _numpy_check(buffer)
     if buffer is None or buffer is MPI.IN_PLACE or kind is int:
         return lambda now: now is buffer
+    if hasattr(kind, "_c_contiguous") and buffer._c_contiguous:
+        return _cupy_check(buffer)
     if kind in (list, tuple) and buffer and all(type(item) in (int, str) or is_own_type(item) for item in buffer[1:]):
         return _specification_check(buffer)
     read = reader_of(kind)
@@ -163,6 +253,19 @@ def _reads_as(state: Any, read: Callable[[Any], Any], now: Any) -> bool:
         return bool(read(now) == state)
     except UnreadableError:  # by now
         return False
+
+
+def _cupy_check(array: Any) -> Callable[[Any], bool]:
+    """Return what tells whether an array is as this contiguous one of CuPy's."""
+    kind, size, dtype, address, device = type(array), array.size, array.dtype, array.data.ptr, array.data.device_id
+    return lambda now: (
+        type(now) is kind
+        and now.data.ptr == address
+        and now.size == size
+        and now.dtype is dtype
+        and now._c_contiguous
+        and now.data.device_id == device
+    )
 
 
 def _numpy_check(array: np.ndarray) -> Callable[[Any], bool]:

@@ -16,9 +16,10 @@ from mpicoll.runtime.call.agreement import asked
 from mpicoll.runtime.call.call_key import call_key
 from mpicoll.runtime.call.decision import Call, decided, is_repeatable, read, remember
 from mpicoll.runtime.call.flight import Flight, Prepared, enqueued, nothing_waits
+from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.context.slot import Slot
-from mpicoll.runtime.cuda.streams import Pointer, address_on, on, where
+from mpicoll.runtime.cuda.streams import address_on, on, where
 from mpicoll.runtime.paths.table import path
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress import turns
@@ -66,23 +67,21 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
 
 def _enqueued(call: Call, known: Remembered) -> Any:
     """Return a remembered call, all of it enqueued, None if there is more to it than launches."""
-    context, aims = call.context, known.aims
-    keep, where = call.arguments, id(context.slot(0))
-
-    def program(side: int) -> Bound:
-        bound = known.program((where, side))
-        if bound is None:
-            with on(known.operands.device, Pointer(side)) as stream:
-                bound = execute.bind(known.plan, known.operands, context, stream, context.slot(0), known)
-        if bound.aim is not None:
-            assert aims is not None
-            bound.aim(*aims)
-        return bound
-
-    begun = enqueued(call, known.plan, known.operands, keep, program)
-    if begun is not None:
-        call.arguments = ()
+    if not (path(known.plan.path).captures and nothing_waits()):
+        return None
+    bound = known.beside
+    if bound is None or not bound.alive:
+        bound = known.beside = _bound_beside(call.context, known)
+    begun = enqueued(call, known.plan, known.operands.device, bound, (call.arguments, bound), known.aims)
+    call.arguments = ()
     return begun
+
+
+def _bound_beside(context: Context, known: Remembered) -> Bound:
+    """Return the program of a remembered call on its side stream."""
+    operands, slot = known.operands, context.slot(0)
+    with on(operands.device, path(known.plan.path).side(context, operands, slot)) as side:
+        return execute.bind(known.plan, operands, context, side, slot, known)
 
 
 def _straight(call: Call, known: Remembered) -> Straight | None:

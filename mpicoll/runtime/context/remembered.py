@@ -13,8 +13,8 @@ from mpicoll.runtime.program.bound import Bound
 
 #: slot and stream for which a program is bound
 Where = tuple[int, int]
-#: method, and the identity of its first two arguments
-Identity = tuple[str, int, int]
+#: method, and the identities or places of its first two arguments
+Identity = tuple[str, Any, Any]
 
 
 #: signature, and two addresses, see `call/call_key.py`
@@ -98,6 +98,7 @@ class Remembered:
         key: by which it is found, None before it is remembered.
         used: stamp of its latest use.
         blocking: that of the programs which blocking calls run, at hand.
+        beside: that of the programs which calls that do not block enqueue on a side stream, at hand.
         found: how often it was found by its key.
         aims: addresses of input and output at which its programs are to be aimed, None where they are at home.
     """
@@ -110,6 +111,7 @@ class Remembered:
     key: Hashable = None
     used: int = 0
     blocking: Bound | None = None
+    beside: Bound | None = None
     found: int = 0
     aims: tuple[int, int] | None = None
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import cupy
 
+from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.cuda.streams import is_open
 from mpicoll.runtime.program.bound import Bound
-from mpicoll.runtime.program.local_work import Action
 from mpicoll.runtime.progress import running
-from mpicoll.runtime.progress.traffic import Traffic
 
 _runtime, _current_stream = cupy.cuda.runtime, cupy.cuda.get_current_stream
 
@@ -58,9 +57,9 @@ class EnqueuedCall:
         traffic: of the communicator whose call it is.
     """
 
-    def __init__(
-        self, traffic: Traffic, bound: Bound, hand: HandoverEvents, caller: int, keep: object, look: Action
-    ) -> None:
+    __slots__ = "_caller", "_end", "_hand", "_keep", "traffic"
+
+    def __init__(self, traffic: Context, bound: Bound, hand: HandoverEvents, caller: int, keep: object) -> None:
         """Enqueue a program on the side stream, after what is on the caller's stream.
 
         Args:
@@ -69,9 +68,8 @@ class EnqueuedCall:
             hand: events, and the side stream.
             caller: address of the caller's stream.
             keep: lives until the end of the call.
-            look: raises StalledError if a rank did not come to a kernel.
         """
-        self.traffic, self._hand, self._caller, self._keep, self._look = traffic, hand, caller, keep, look
+        self.traffic, self._hand, self._caller, self._keep = traffic, hand, caller, keep
         side, begin = hand.side, hand.begin.ptr
         self._end: Any = hand.end()
         _runtime.eventRecord(begin, caller)
@@ -92,19 +90,18 @@ class EnqueuedCall:
         return self._end is None
 
     def check(self) -> None:
-        """Raise StalledError if a rank did not come to a kernel."""
-        self._look()
+        """Raise StalledError if a rank did not come to a kernel within the time limit."""
+        self.traffic.check()
 
     def wait(self) -> None:
         """Let the caller's stream wait for its end, and the current stream; the host where these cannot."""
         if self._end is None:
             return
         end = self._end.ptr
-        for stream in {self._caller, _current_stream().ptr}:
-            if is_open(stream):
-                _runtime.streamWaitEvent(stream, end)
-            else:
-                _runtime.eventSynchronize(end)
+        caller, current = self._caller, _current_stream().ptr
+        _let_wait(caller, end)
+        if current != caller:
+            _let_wait(current, end)
         self._give_back()
 
     def synchronize(self) -> None:
@@ -124,6 +121,14 @@ class EnqueuedCall:
         """Let others have the event: a stream that was told to wait for it does not look at it again."""
         self._hand.unused.append(self._end)
         self._end = self._keep = None
+
+
+def _let_wait(stream: int, event: int) -> None:
+    """Let a stream wait for an event; the host, where nothing can be enqueued on the stream."""
+    if is_open(stream):
+        _runtime.streamWaitEvent(stream, event)
+    else:
+        _runtime.eventSynchronize(event)
 
 
 def _event() -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import cupy
@@ -103,8 +102,7 @@ class MappedPath(Path):
 
     def enqueued(self, bound: Bound, context: Context, caller: int, keep: object) -> EnqueuedCall:
         """Return a call that does not block, all of it enqueued on the side stream; arguments as in `Path.queued`."""
-        peers = _peers(context)
-        return EnqueuedCall(context, bound, peers.hand, caller, keep, partial(watchdog.look, context, peers))
+        return EnqueuedCall(context, bound, _peers(context).hand, caller, keep)
 
     def handed_over(self, bound: Bound, handover: Handover, context: Context) -> Bound:
         """Return a program on the side stream, after what is on the caller's stream; it ends when its kernel does."""
@@ -133,7 +131,7 @@ def add_wait(bound: Bound, context: Context, event: int) -> None:
 
     def end() -> None:
         _runtime.eventSynchronize(event)
-        watchdog.look(context, _peers(context))
+        context.check()
 
     bound.add(SYNC, end, poll=ended)
 

@@ -36,21 +36,15 @@ def look_of(context: Context, peers: Peers, limit: float) -> Action:
     """
     word = peers.late_word
 
-    def look_now() -> None:
+    def look() -> None:
         if word[0]:
             raise stalled(context, peers)
 
     if not peers.limit:
-        context.looks.append(look_now)
+        context.looks.append(look)
     peers.limit = limit
     _watch(peers)
-    return look_now
-
-
-def look(context: Context, peers: Peers) -> None:
-    """Raise StalledError if a kernel of a communicator has waited for a peer in vain."""
-    if peers.late() is not None:
-        raise stalled(context, peers)
+    return look
 
 
 def stalled(context: Context, peers: Peers) -> StalledError:
