@@ -15,7 +15,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
-from mpicoll.runtime.call import execute, flight, starting
+from mpicoll.runtime.call import decision, execute, flight, starting
 from mpicoll.runtime.host.work import Host
 from mpicoll.runtime.paths import table
 
@@ -222,7 +222,7 @@ def install(monkeypatch, manner):
         monkeypatch.setitem(sys.modules, f"mpicoll.runtime.{name}", None)
         del sys.modules[f"mpicoll.runtime.{name}"]
     monkeypatch.setattr(table, "path", cache(table.path.__wrapped__))
-    for module in (execute, flight, starting):
+    for module in (execute, flight, starting, decision):
         monkeypatch.setattr(module, "path", table.path)
     from mpicoll.runtime.arguments import arrays
     from mpicoll.runtime.cuda.work import Device

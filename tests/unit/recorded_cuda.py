@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.runtime.arguments import arrays
-from mpicoll.runtime.call import conductor, execute, flight, planning, starting
+from mpicoll.runtime.call import conductor, decision, execute, flight, planning, starting
 from mpicoll.runtime.cuda import kernels, streams
 from mpicoll.runtime.paths import table
 from mpicoll.runtime.progress import turns
@@ -152,7 +152,7 @@ def made(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
         del sys.modules[name]
     monkeypatch.setattr(table, "path", cache(table.path.__wrapped__))
-    for module in (execute, flight, starting):
+    for module in (execute, flight, starting, decision):
         monkeypatch.setattr(module, "path", table.path)
     monkeypatch.setattr(streams, "_no_device", None)
     monkeypatch.setattr(arrays, "device_of", lambda array: 0)

@@ -109,7 +109,7 @@ def _run(call: Call, key_of: Callable[[Operands], Any]) -> None:
                 return execute.bind(plan, found, context, own, context.slot(0), known)
 
         routine = decided(call, operands, trouble, bind)
-        if context.last or asked() or (operands and operands.device >= 0 and not offer.is_connected(context)):
+        if context.last or asked() or (operands and operands.device >= 0):
             found, bound = context.complete(lambda _: routine, call.name)
         else:  # there is nobody to wait for
             found, bound = finished(routine)

@@ -18,6 +18,7 @@ from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.cuda.streams import CAPTURED, address_on, given, is_captured
 from mpicoll.runtime.paths import offer
+from mpicoll.runtime.paths.table import path
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress.exchange import Routine, exchanged
 from mpicoll.settings import settings
@@ -144,8 +145,10 @@ def decided(
     called = next((w.fingerprint.collective for w in words if w.fingerprint), call.method.lower())
     settle(f"{called} #{context.calls}", words, error)
     assert found is not None
+    assert call.plan is not None
+    if not call.is_captured:  # for the next call of its kind: this one is bound
+        yield from path(call.plan.path).provide(context, call.plan)
     if settings.debug > 1:
-        assert call.plan is not None
         plan = explained(call.plan, found[0], context)
         print(f"[mpicoll rank {context.rank}] {plan}", file=sys.stderr, flush=True)
     return found
@@ -189,6 +192,8 @@ def _bound(call: Call, operands: Operands, limit: int, bind: Bind) -> Routine[tu
     """
     found = at_home(operands, call.context)
     plan = call.plan = plan_for(found, call.context, call.algorithm, call.rules, limit, call.is_captured)
+    if not (call.is_captured or asked()):
+        yield from path(plan.path).provide(call.context, plan)
     bound = yield from bind(plan, found)
     return found, bound, plan
 

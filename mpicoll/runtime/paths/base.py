@@ -52,6 +52,15 @@ class Path:
         """
         yield from ()
 
+    def provide(self, context: Context, plan: Plan) -> Routine[None]:
+        """Get what a call with a plan needs of all ranks beyond `prepare`; whether it does is equal on all.
+
+        Args:
+            context: the communicator's.
+            plan: of the call.
+        """
+        yield from ()
+
     def home(self, context: Context) -> int:
         """Return the device on which a call's arrays must be, -1 for any."""
         return -1

@@ -8,7 +8,8 @@ that fail with an error code where it does not: containers, MIG, one visible dev
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,12 +47,26 @@ class Peers:
         hand: the events that order it with the callers' streams.
         late_word: the rank for which a kernel has waited in vain, plus one; 0 while there was none.
         limit: seconds that kernels waited at most when one was bound last, 0 for no limit.
+        larger: the mapping for calls with more tiles than this one has slots; in words why there is none, None before.
         kernels: those that were made for this mapping, by all on which they depend.
         functions: the same, compiled, whatever the size of the call.
         linked: all GPUs are linked by NVLink, so that lines are never torn.
     """
 
-    def __init__(self, device: int, layout: InboxLayout, pieces: list[int], rank: int, linked: bool) -> None:
+    def __init__(
+        self, device: int, layout: InboxLayout, pieces: list[int], rank: int, linked: bool, first: Peers | None = None
+    ) -> None:
+        """Hold what is mapped.
+
+        Args:
+            device: see above.
+            layout: see above.
+            pieces: see above.
+            rank: this rank.
+            linked: see above.
+            first: the mapping of the same communicator with which this one shares streams and order, if there is one.
+        """
+        self.larger: Peers | str | None = None
         self.device, self.layout, self.pieces, self.rank, self.linked = device, layout, pieces, rank, linked
         self._words = cupy.cuda.alloc_pinned_memory(64)
         self.host = int(self._words.ptr)
@@ -59,14 +74,16 @@ class Peers:
         self._view[:64] = bytes(64)
         self.late_word = self._view[4:8].cast("I")
         self.limit = 0.0
-        self.order = Order()
         self.kernels: dict[Any, Any] = {}
-        self.functions: dict[Any, Any] = {}
-        self.side = new_stream(device)
-        self.hand = HandoverEvents(self.side.ptr)
+        self.functions: dict[Any, Any] = first.functions if first else {}
+        self.order: Order = first.order if first else Order()
+        self.side: Any = first.side if first else new_stream(device)
+        self.hand: HandoverEvents = first.hand if first else HandoverEvents(self.side.ptr)
 
     def abort(self) -> None:
         """Make kernels that wait for a peer leave."""
+        if isinstance(self.larger, Peers):
+            self.larger.abort()
         self._view[:4] = struct.pack("=I", 1)
 
     def synchronize(self) -> None:
@@ -85,6 +102,8 @@ class Peers:
         Args:
             meet: waits for all ranks; what it raises leaves the rest mapped.
         """
+        if isinstance(self.larger, Peers):
+            self.larger.close(meet)
         with cupy.cuda.Device(self.device):
             _runtime.deviceSynchronize()
             meet()
@@ -95,7 +114,9 @@ class Peers:
             _runtime.free(self.pieces[self.rank])
 
 
-def connect(comm: MPI.Intracomm, device: int, nbytes: int, shared: bool) -> Routine[Peers | str]:
+def connect(
+    comm: MPI.Intracomm, device: int, nbytes: int, shared: bool, first: Peers | None = None
+) -> Routine[Peers | str]:
     """Map the memory of all ranks; a routine of all of them.
 
     Args:
@@ -103,6 +124,7 @@ def connect(comm: MPI.Intracomm, device: int, nbytes: int, shared: bool) -> Rout
         device: this rank's device.
         nbytes: bytes of each rank's piece.
         shared: also where ranks share a GPU, which is slow.
+        first: the communicator's mapping, beside which this one comes, if there is one.
 
     Returns:
         The mapping, or in words why there is none: the same on all ranks.
@@ -131,7 +153,7 @@ def connect(comm: MPI.Intracomm, device: int, nbytes: int, shared: bool) -> Rout
         yield from met(comm)
         _free(device, made)
         return why
-    return Peers(device, layout, pieces, comm.rank, all(all_linked))
+    return Peers(device, layout, pieces, comm.rank, all(all_linked), first)
 
 
 def _on(device: int, act: Callable[[], T]) -> T:
@@ -173,10 +195,21 @@ def _together(comm: MPI.Intracomm, device: int, act: Callable[[], T]) -> Routine
     return (None if first else result), first
 
 
+@contextmanager
+def _aside() -> Iterator[int]:
+    """Make a new stream current and give its address; what is on it is complete at the end.
+
+    Nothing else is awaited: a kernel of another communicator may wait for a rank that waits for this one.
+    """
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        yield stream.ptr
+        stream.synchronize()
+
+
 def _allocate(nbytes: int, made: list[int]) -> bool:
     made.append(int(_runtime.malloc(nbytes)))
-    _runtime.memset(made[0], 0, nbytes)
-    _runtime.deviceSynchronize()
+    with _aside() as stream:
+        _runtime.memsetAsync(made[0], 0, nbytes, stream)
     return True
 
 
@@ -198,21 +231,21 @@ def _open(handles: list[bytes | str], rank: int, opened: dict[int, int]) -> bool
 
 def _write_words(pieces: list[int], rank: int, layout: InboxLayout) -> bool:
     """Write a word into every peer's inbox."""
-    word = cupy.full(1, rank + 1, "u4")
-    for peer, piece in enumerate(pieces):
-        if peer != rank:
-            _runtime.memcpy(piece + layout.lines + 4 * rank, word.data.ptr, 4, ANY_WAY)
-    _runtime.deviceSynchronize()
+    with _aside() as stream:
+        word = cupy.full(1, rank + 1, "u4")
+        for peer, piece in enumerate(pieces):
+            if peer != rank:
+                _runtime.memcpyAsync(piece + layout.lines + 4 * rank, word.data.ptr, 4, ANY_WAY, stream)
     return True
 
 
 def _read_words(pieces: list[int], rank: int, layout: InboxLayout) -> bool:
     """Look for the peers' words in the own inbox, and wipe them out."""
-    found = cupy.zeros(layout.size, "u4")
-    _runtime.memcpy(found.data.ptr, pieces[rank] + layout.lines, 4 * layout.size, ANY_WAY)
-    said = [int(n) for n in cupy.asnumpy(found)]
-    _runtime.memset(pieces[rank] + layout.lines, 0, 4 * layout.size)
-    _runtime.deviceSynchronize()
+    with _aside() as stream:
+        found = cupy.zeros(layout.size, "u4")
+        _runtime.memcpyAsync(found.data.ptr, pieces[rank] + layout.lines, 4 * layout.size, ANY_WAY, stream)
+        said = [int(n) for n in cupy.asnumpy(found)]
+        _runtime.memsetAsync(pieces[rank] + layout.lines, 0, 4 * layout.size, stream)
     if any(n != peer + 1 for peer, n in enumerate(said) if peer != rank):
         raise OSError(f"words from peers did not arrive: {said}")
     return True

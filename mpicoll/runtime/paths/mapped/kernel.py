@@ -92,8 +92,7 @@ def _kept(table: dict[Any, Any], key: Any, make: Callable[[], T]) -> T:
 
 def _made_kernel(plan: Plan, operands: Operands, shape: Shape, peers: Peers) -> Kernel:
     """Return a new kernel; arguments as in `kernel_of`."""
-    size, rank = shape.size, shape.rank
-    schedules = _schedules(plan.key.facts.collective, plan.algorithm, size, plan.key.root, registry.revision())
+    rank, schedules = shape.rank, _all_schedules(plan)
     protocol, slots = _protocol(plan, schedules, peers)
     lowered = _lowered(schedules, rank, operands.aliased, _even(operands), protocol.name == "lines")
     layout = Layout(shape, schedules[rank], 1, 1, operands.dtype.itemsize)
@@ -178,13 +177,44 @@ def _even(operands: Operands) -> bool:
     return operands.row.free or (not operands.method.endswith("v") and operands.method != "reduce_scatter")
 
 
-def _protocol(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tuple[Protocol, int]:
-    """Return (protocol, slots of a wave), the same on all ranks, so from facts that all know."""
+def piece_for(plan: Plan, peers: Peers) -> Peers:
+    """Return the mapping for a call: the larger one where it has more tiles than the first one has slots."""
+    larger = peers.larger
+    return larger if isinstance(larger, Peers) and wants_more(plan, peers) else peers
+
+
+def wants_more(plan: Plan, peers: Peers) -> bool:
+    """Tell whether a call could use more slots than a mapping has: equal on all ranks, from facts that all know."""
+    facts = plan.key.facts
+    schedules = _all_schedules(plan)
+    protocol, most, block = _way(plan, schedules, peers)
+    slots = _slots(protocol, most, peers)
+    tiles = protocol.slots if facts.nbytes is None else -(-block // protocol.tile)
+    return slots < min(tiles, protocol.slots)
+
+
+def _all_schedules(plan: Plan) -> tuple[Schedule, ...]:
+    facts = plan.key.facts
+    return _schedules(facts.collective, plan.algorithm, facts.size, plan.key.root, registry.revision())
+
+
+def _way(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tuple[Protocol, int, int]:
+    """Return (protocol, most cells from rank to rank, bytes of a block), the same on all ranks."""
     most, facts = _most_sent(schedules), plan.key.facts
     card = registry.get(facts.collective, plan.algorithm)
     block = (facts.nbytes or 0) // card.vector_blocks(facts.size)
-    protocol = LINES if peers.linked and (block <= LINES_LIMIT or most > PLACES) else SLICES
-    slots = min(protocol.slots, peers.layout.inbox_bytes(protocol.name) // (most * protocol.place))
+    return LINES if peers.linked and (block <= LINES_LIMIT or most > PLACES) else SLICES, most, block
+
+
+def _slots(protocol: Protocol, most: int, peers: Peers) -> int:
+    return min(protocol.slots, peers.layout.inbox_bytes(protocol.name) // (most * protocol.place))
+
+
+def _protocol(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tuple[Protocol, int]:
+    """Return (protocol, slots of a wave), the same on all ranks."""
+    facts = plan.key.facts
+    protocol, most, _ = _way(plan, schedules, peers)
+    slots = _slots(protocol, most, peers)
     if not slots or (most > PLACES and protocol.name == "slices"):
         raise UnsupportedError(
             f"{facts.collective}: algorithm {plan.algorithm!r} sends {most} blocks from rank to rank, too many for "

@@ -315,11 +315,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) collective(
   const u64 call = get8(a.control + CALLS) + 1;
   if (get4(a.control + LEFT)) return;  // one before was given up: what it has sent must stay as it is
   if (herald) tell_all(a, lane, u32(call));
-  if (warp < a.slots) {
+  // Slots never wait for each other, so that fewer warps than slots, of a grid that is kept small, take them in turn.
+  for (u32 slot = warp; slot < a.slots && slot < a.tiles; slot += gridDim.x * (blockDim.x >> 5)) {
     Place p;
-    p.lane = lane; p.call = call; p.slot = warp; p.wave = 0;
-    for (p.tile = warp; p.tile < a.tiles; p.tile += a.slots, p.wave++) {
-      p.at = (call & 1) * a.parity_bytes + (p.wave & 1) * a.wave_bytes + u64(warp) * (PARTS * 512) + lane * 16;
+    p.lane = lane; p.call = call; p.slot = slot; p.wave = 0;
+    for (p.tile = slot; p.tile < a.tiles; p.tile += a.slots, p.wave++) {
+      p.at = (call & 1) * a.parity_bytes + (p.wave & 1) * a.wave_bytes + u64(slot) * (PARTS * 512) + lane * 16;
       if (!run(a, p)) return;
     }
   }

@@ -19,14 +19,17 @@ from mpicoll.runtime.paths.base import Path
 from mpicoll.runtime.paths.mapped import watchdog
 from mpicoll.runtime.paths.mapped.enqueued import EnqueuedCall
 from mpicoll.runtime.paths.mapped.inboxes import Peers, connect
-from mpicoll.runtime.paths.mapped.kernel import Kernel, kernel_of, packed_argument
+from mpicoll.runtime.paths.mapped.kernel import Kernel, kernel_of, packed_argument, piece_for, wants_more
 from mpicoll.runtime.paths.mapped.launch import call_launcher, mobile_launcher
 from mpicoll.runtime.program.bound import LAUNCH, ORDER, SYNC, Bound
 from mpicoll.runtime.program.local_work import Action
 from mpicoll.runtime.progress.exchange import Routine
-from mpicoll.settings import settings
+from mpicoll.settings import format_bytes, settings
 
 _runtime = cupy.cuda.runtime
+
+#: bytes of inboxes that a communicator has at first
+FIRST = 16 << 20
 
 
 class MappedPath(Path):
@@ -45,8 +48,11 @@ class MappedPath(Path):
         return found if isinstance(found, str) else ""
 
     def remark(self, context: Context) -> str:
-        """Return a warning where the GPUs are not linked by NVLink."""
-        return "" if _peers(context).linked else "; the GPUs are not linked by NVLink"
+        """Return what it takes of each GPU's memory, and a warning where the GPUs are not linked by NVLink."""
+        peers = _peers(context)
+        larger = peers.larger.layout.nbytes if isinstance(peers.larger, Peers) else 0
+        memory = f"; inboxes of {format_bytes(peers.layout.nbytes + larger)} on each GPU"
+        return memory if peers.linked else f"{memory}; the GPUs are not linked by NVLink"
 
     def is_prepared(self, context: Context) -> bool:
         """Tell whether the peers' memory is mapped, cannot be, or is not wanted."""
@@ -57,9 +63,15 @@ class MappedPath(Path):
         if context.size == 1 or not settings.mapped_bytes:
             context.attached[self.name] = "there is one rank" if context.size == 1 else "mapped_bytes is 0"
             return
-        context.attached[self.name] = yield from connect(
-            context.comm, device, settings.mapped_bytes, bool(settings.mapped_shared)
-        )
+        nbytes = min(FIRST, settings.mapped_bytes)
+        context.attached[self.name] = yield from connect(context.comm, device, nbytes, bool(settings.mapped_shared))
+
+    def provide(self, context: Context, plan: Plan) -> Routine[None]:
+        """Map more memory for the first call that can use it; what calls before it are bound to stays."""
+        peers, most = _peers(context), settings.mapped_bytes
+        if peers.larger is None and most > peers.layout.nbytes and wants_more(plan, peers):
+            shared = bool(settings.mapped_shared)
+            peers.larger = yield from connect(context.comm, peers.device, most, shared, peers)
 
     def home(self, context: Context) -> int:
         """Return the device of the inboxes, -1 if there are none."""
@@ -85,7 +97,7 @@ class MappedPath(Path):
         Raises:
             UnsupportedError: the schedule sends too many blocks from rank to rank for the inboxes.
         """
-        owner, peers = cupy.cuda.get_current_stream(), _peers(context)
+        owner, peers = cupy.cuda.get_current_stream(), piece_for(plan, _peers(context))
         kernel = kernel_of(plan, operands, context, peers)
         captured = is_captured(stream)
         if settings.timeout > 0 and not captured:
