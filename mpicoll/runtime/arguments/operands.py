@@ -75,6 +75,15 @@ class Operands:
         made.__dict__.update(self.__dict__, input=source, output=target)
         return made
 
+    def without_copy(self) -> Operands:
+        """Return the operands of a call that works in the caller's memory alone, where it has a copy otherwise."""
+        source, target = self.input, self.output
+        assert source is not None
+        assert target is not None
+        if self.held == "input":
+            return replace(self, held="", input=Flat(source.array, target.pointer, source.device))
+        return replace(self, held="", output=Flat(target.array, source.pointer, target.device))
+
     @property
     def bases(self) -> dict[str, int]:
         """Addresses at which the input and the output start, 0 for none."""

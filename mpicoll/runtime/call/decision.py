@@ -192,8 +192,13 @@ def _bound(call: Call, operands: Operands, limit: int, bind: Bind) -> Routine[tu
     """
     found = at_home(operands, call.context)
     plan = call.plan = plan_for(found, call.context, call.algorithm, call.rules, limit, call.is_captured)
+    way = path(plan.path)
+    if found.held and way.needs_no_copy(plan, found, call.context):
+        found = found.without_copy()
+    if found.held and call.is_captured:
+        offer.refuse_copies(found)
     if not (call.is_captured or asked()):
-        yield from path(plan.path).provide(call.context, plan)
+        yield from way.provide(call.context, plan)
     bound = yield from bind(plan, found)
     return found, bound, plan
 

@@ -52,6 +52,16 @@ class Path:
         """
         yield from ()
 
+    def needs_no_copy(self, plan: Plan, operands: Operands, context: Context) -> bool:
+        """Tell whether a call's program can write its output where its input is, which otherwise has a copy.
+
+        Args:
+            plan: what was chosen.
+            operands: the call, which holds a copy.
+            context: the communicator's.
+        """
+        return False
+
     def provide(self, context: Context, plan: Plan) -> Routine[None]:
         """Get what a call with a plan needs of all ranks beyond `prepare`; whether it does is equal on all.
 

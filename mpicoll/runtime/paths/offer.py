@@ -53,8 +53,8 @@ def offered(context: Context, operands: Operands, *, captured: bool = False) -> 
 def _capturable(operands: Operands, usable: tuple[str, ...], why: dict[str, str]) -> tuple[str, ...]:
     """Return the paths on which a call can be captured: a graph has kernels, but no messages and no packing."""
     refused = f"{operands.method}: {CAPTURED}"
-    if operands.before or operands.after or operands.held:
-        raise UnsupportedError(f"{refused}, and the arrays must be copied around the call: pass contiguous ones, apart")
+    if operands.before or operands.after:
+        refuse_copies(operands)
     names = [way.name for way in serving("device") if way.captures]
     found = tuple(name for name in names if name in usable)
     if not found:
@@ -63,6 +63,12 @@ def _capturable(operands: Operands, usable: tuple[str, ...], why: dict[str, str]
             f"{refused}, which only the path {' or '.join(names)} can be, and that is not offered: {reason}"
         )
     return found
+
+
+def refuse_copies(operands: Operands) -> None:
+    """Raise UnsupportedError for a call that is captured and whose arrays are copied around it."""
+    what = "and the arrays must be copied around the call: pass contiguous ones, apart"
+    raise UnsupportedError(f"{operands.method}: {CAPTURED}, {what}")
 
 
 def is_connected(context: Context) -> bool:

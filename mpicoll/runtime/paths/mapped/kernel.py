@@ -22,7 +22,7 @@ from mpicoll.runtime.cuda import kernels
 from mpicoll.runtime.paths.mapped.credits import unheard
 from mpicoll.runtime.paths.mapped.inbox_layout import MARK, PLACES, TOKEN
 from mpicoll.runtime.paths.mapped.inboxes import Peers
-from mpicoll.runtime.paths.mapped.lowering import Lowered, lower
+from mpicoll.runtime.paths.mapped.lowering import Lowered, lower, reads_first
 from mpicoll.runtime.paths.mapped.source import (
     BLOCKS,
     LINES,
@@ -78,6 +78,19 @@ def kernel_of(plan: Plan, operands: Operands, context: Context, peers: Peers) ->
     shape, limit = Shape.of(operands, context.rank, context.size), settings.timeout
     key = plan, shape, operands.aliased, operands.dtype, id(operands.op), _even(operands), operands.device, limit
     return _kept(peers.kernels, key, lambda: _made_kernel(plan, operands, shape, peers))
+
+
+def is_in_place(plan: Plan, operands: Operands, context: Context, peers: Peers) -> bool:
+    """Tell whether a kernel can write its output where its input is; arguments as in `kernel_of`.
+
+    A thread works on the same elements of all blocks.  So an input block and an output block in its place must start
+    together, and what is there must be read before it is overwritten.
+    """
+    shape, schedules = Shape.of(operands, context.rank, context.size), _all_schedules(plan)
+    protocol, _, _ = _way(plan, schedules, peers)
+    lowered = _lowered(schedules, shape.rank, False, _even(operands), protocol.name == "lines")
+    layout = Layout(shape, schedules[shape.rank], 1, 1, operands.dtype.itemsize)
+    return reads_first(lowered, lambda cell: layout.cell(*cell, 0, STARTS))
 
 
 def _kept(table: dict[Any, Any], key: Any, make: Callable[[], T]) -> T:

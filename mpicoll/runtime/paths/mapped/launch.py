@@ -13,9 +13,7 @@ from typing import Any
 
 import cupy
 
-from mpicoll.runtime.cuda.launch import plain_launch
 from mpicoll.runtime.cuda.streams import is_captured
-from mpicoll.runtime.paths.mapped.kernel import Kernel, packed_argument
 from mpicoll.runtime.paths.mapped.order import Order
 from mpicoll.runtime.program.local_work import Action
 
@@ -27,22 +25,26 @@ MOST = 512
 
 
 def mobile_launcher(
-    kernel: Kernel, stream: int, device: int, order: Order, owner: object
+    plain: Callable[[int], None],
+    packed: Any,
+    memory: list[tuple[str, int]],
+    stream: int,
+    order: Order,
+    owner: object,
 ) -> tuple[Action, Callable[[int, int], None]]:
     """Return an action that launches a call's kernel in the order of the calls, and what aims it beforehand.
 
     CUDA copies a kernel's argument at the launch, so that one is enough for all arrays.
 
     Args:
-        kernel: of the call.
+        plain: launches the kernel on a stream.
+        packed: the kernel's argument, which begins with the addresses of cells in memory.
+        memory: buffer of each of these cells, and bytes from the buffer's start.
         stream: address of the stream.
-        device: number of the device.
         order: where the call takes its turn.
         owner: keeps the stream alive.
     """
-    packed = packed_argument([0] * len(kernel.memory), kernel.rest)
-    plain = plain_launch(kernel.function, packed, kernel.grid, device, kernel.module)
-    cells = [(int(buffer == "output"), start) for buffer, start in kernel.memory]
+    cells = [(int(buffer == "output"), start) for buffer, start in memory]
     write = struct.Struct(f"{len(cells)}Q").pack_into
 
     def aim(*bases: int) -> None:

@@ -13,6 +13,7 @@ The allreduce of two ranks by `one_shot`, on rank 0:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mpicoll.schedule.ir import Local, Recv, Reduce, Ref, Schedule, Send, Step
@@ -132,6 +133,31 @@ def lower(
     for one in schedule.steps:
         lowering.step(one, early)
     return lowering.program(awaited, credited)
+
+
+def reads_first(lowered: Lowered, run_of: Callable[[Cell], tuple[int, int]]) -> bool:
+    """Tell whether a program reads the input before it writes the output over it, each thread for itself.
+
+    Args:
+        lowered: the program, of input and output that are not `aliased`.
+        run_of: returns (start, bytes) of a cell, both buffers starting at the same place.
+    """
+    written: list[tuple[int, int]] = []
+    stored = [run_of(one.cell) for one in lowered.instructions if isinstance(one, Store)]
+    for one in lowered.instructions:
+        if isinstance(one, Store):
+            written.append(run_of(one.cell))
+        if isinstance(one, Load) and one.cell[0] == "input":
+            run = run_of(one.cell)
+            across = [other for other in stored if other[0] != run[0]]  # another thread may write those
+            if _meets(run, written) or _meets(run, across):
+                return False
+    return True
+
+
+def _meets(run: tuple[int, int], others: list[tuple[int, int]]) -> bool:
+    """Tell whether a run of memory overlaps any of others."""
+    return any(run[0] < start + nbytes and start < run[0] + run[1] for start, nbytes in others)
 
 
 class _Lowering:

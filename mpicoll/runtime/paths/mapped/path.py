@@ -19,7 +19,7 @@ from mpicoll.runtime.paths.base import Path
 from mpicoll.runtime.paths.mapped import watchdog
 from mpicoll.runtime.paths.mapped.enqueued import EnqueuedCall
 from mpicoll.runtime.paths.mapped.inboxes import Peers, connect
-from mpicoll.runtime.paths.mapped.kernel import Kernel, kernel_of, packed_argument, piece_for, wants_more
+from mpicoll.runtime.paths.mapped.kernel import is_in_place, kernel_of, packed_argument, piece_for, wants_more
 from mpicoll.runtime.paths.mapped.launch import call_launcher, mobile_launcher
 from mpicoll.runtime.program.bound import LAUNCH, ORDER, SYNC, Bound
 from mpicoll.runtime.program.local_work import Action
@@ -66,6 +66,10 @@ class MappedPath(Path):
         nbytes = min(FIRST, settings.mapped_bytes)
         context.attached[self.name] = yield from connect(context.comm, device, nbytes, bool(settings.mapped_shared))
 
+    def needs_no_copy(self, plan: Plan, operands: Operands, context: Context) -> bool:
+        """Tell whether each thread has read what is in the place of an element before it writes that."""
+        return is_in_place(plan, operands, context, _peers(context))
+
     def provide(self, context: Context, plan: Plan) -> Routine[None]:
         """Map more memory for the first call that can use it; what calls before it are bound to stays."""
         peers, most = _peers(context), settings.mapped_bytes
@@ -102,10 +106,13 @@ class MappedPath(Path):
         captured = is_captured(stream)
         if settings.timeout > 0 and not captured:
             bound.add(ORDER, watchdog.look_of(context, peers, settings.timeout))
+        bases = operands.bases
+        packed = packed_argument([bases[buffer] + start for buffer, start in kernel.memory], kernel.rest)
+        plain = plain_launch(kernel.function, packed, kernel.grid, peers.device, kernel.module)
         if bound.mobile:
-            launch, bound.aim = mobile_launcher(kernel, stream, peers.device, peers.order, owner)
+            launch, bound.aim = mobile_launcher(plain, packed, kernel.memory, stream, peers.order, owner)
         else:
-            launch = _launcher(kernel, operands, peers, stream, owner)
+            launch = call_launcher(plain, stream, peers.device, peers.order, owner)
         bound.add(LAUNCH, launch, *then)
         bound.last_start = len(bound.actions) - 1
         bound.limited = bool(settings.errors) and not captured  # what is captured does not run now
@@ -153,19 +160,3 @@ def _mark(stream: int) -> Callable[[], bool]:
     event = cupy.cuda.Event(disable_timing=True)
     _runtime.eventRecord(event.ptr, stream)
     return lambda: bool(_runtime.eventQuery(event.ptr) == 0)
-
-
-def _launcher(kernel: Kernel, operands: Operands, peers: Peers, stream: int, owner: object) -> Action:
-    """Return an action that launches a call's kernel on the operands' memory.
-
-    Args:
-        kernel: of the call.
-        operands: the call.
-        peers: where it takes its turn.
-        stream: address of the stream.
-        owner: keeps the stream alive.
-    """
-    bases = operands.bases
-    packed = packed_argument([bases[buffer] + start for buffer, start in kernel.memory], kernel.rest)
-    plain = plain_launch(kernel.function, packed, kernel.grid, peers.device, kernel.module)
-    return call_launcher(plain, stream, peers.device, peers.order, owner)
