@@ -74,7 +74,7 @@ def run(arguments: list[str]) -> int:
 def _run(arguments: list[str], options: Options, world: MPI.Intracomm, report: Report) -> int:
     if settings.timeout > 0 and options.mode in ("overhead", "breakdown"):
         raise RequestError(f"--{options.mode}: calls with a time limit go another way; unset MPICOLL_TIMEOUT")
-    switched_off = "nccl" in options.baselines and without_nvls()
+    switched_off = {"nccl", "torch", "nccl-symmetric"} & set(options.baselines) and without_nvls()
     bench = _prepared(arguments, options, world, report)
     todo = jobs(options, world.size, bench.backend.kind, report.refuse)
     if not todo:

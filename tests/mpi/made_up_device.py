@@ -21,7 +21,7 @@ from mpicoll.runtime.paths import table
 
 #: modules that import CuPy
 WITH_CUPY = [f"cuda.{name}" for name in ("work", "order", "launch", "migrate")] + ["paths.staged"]
-MAPPED = "path", "kernel", "inboxes", "nvlink", "order", "launch", "enqueued", "watchdog"
+MAPPED = "path", "kernel", "inboxes", "nvlink", "order", "launch", "enqueued", "watchdog", "residents"
 WITH_CUPY += [f"paths.mapped.{name}" for name in MAPPED]
 
 NOT_READY = 600
@@ -111,6 +111,7 @@ class MadeUp:
             CUDARuntimeError=CudaError,
             streamIsCapturing=lambda stream: stream in self.streams.capturing,
             deviceSynchronize=self.streams.finish,
+            deviceGetAttribute=lambda attribute, device: 132,
         )
         made_up = self
 

@@ -19,7 +19,7 @@ from mpicoll.runtime.progress import turns
 #: modules that import CuPy
 MODULES = [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch", "migrate")]
 MODULES += [f"mpicoll.runtime.paths.{name}" for name in ("staged", "direct")]
-MAPPED = "path", "kernel", "order", "launch", "inboxes", "nvlink", "enqueued", "watchdog"
+MAPPED = "path", "kernel", "order", "launch", "inboxes", "nvlink", "enqueued", "watchdog", "residents"
 MODULES += [f"mpicoll.runtime.paths.mapped.{name}" for name in MAPPED]
 #: the caller's streams
 CALLER, OTHER = 1, 2
@@ -87,7 +87,7 @@ class Recorder:
 
     def __init__(self):
         self.log, self.last, self.current, self.capturing, self.ready = [], 100, CALLER, set(), True
-        self.strange = False  # to this thread, the device is
+        self.strange, self.busy = False, set()  # to this thread, the device is; streams
         note = self.note
         runtime = SimpleNamespace(
             getDevice=lambda: 0,
@@ -98,6 +98,8 @@ class Recorder:
             eventSynchronize=note("await"),
             streamSynchronize=note("await stream"),
             eventQuery=lambda event: 0 if self.ready else 600,
+            streamQuery=lambda stream: 600 if stream in self.busy else 0,
+            deviceGetAttribute=lambda attribute, device: 132,
             graphLaunch=note("graph"),
             deviceSynchronize=note("device"),
             ipcCloseMemHandle=note("unmap"),

@@ -42,7 +42,7 @@ def test_lists_and_sizes():
         ("--buffers numpy --path staged", "--path staged is for CuPy buffers"),
         ("--op bcast,", "'bcast,' has an empty item"),
         ("--inplace --outofplace", "not allowed with"),
-        ("--baseline ncll", "no baseline 'ncll'; known: nccl, native, limit"),
+        ("--baseline ncll", "no baseline 'ncll'; known: nccl, native, torch, nccl-symmetric, torch-symmetric, limit"),
         ("--baseline limit --breakdown", "--baseline is for the table of times"),
         ("--baseline limit --async", "--baseline is for the table of times"),
         ("--overhead --breakdown", "not allowed with"),

@@ -124,7 +124,8 @@ def test_a_call_behind_one_on_a_stream_that_is_captured_by_now_is_refused(machin
 
 def test_a_launch_on_a_barred_default_stream_is_explained(machine):
     launch = importlib.import_module("mpicoll.runtime.paths.mapped.launch")
-    call = launch.call_launcher(lambda stream: None, DEFAULT, 0, SimpleNamespace(stream=DEFAULT), None)
+    at_default = SimpleNamespace(stream=DEFAULT, blocks=128)
+    call = launch.call_launcher(lambda stream: None, 1, DEFAULT, 0, at_default, at_default, None)
     with pytest.raises(mpicoll.UnsupportedError, match="default stream cannot be used"):
         call()
 

@@ -29,7 +29,7 @@ class Machine:
     """The parts of CuPy that `cuda/launch.py` and `paths/mapped/launch.py` use; `log` has what was done."""
 
     def __init__(self):
-        self.log, self.capturing, self.graphs, self.fails = [], set(), 0, []
+        self.log, self.capturing, self.graphs, self.fails, self.blocks = [], set(), 0, [], []
         machine = self
 
         class Stream:
@@ -66,7 +66,8 @@ class Machine:
 
     def launch(self, *given):
         function, blocks, _, _, threads, _, _, shared, stream, where, extra = given
-        assert (function, blocks, threads, shared, extra) == (FUNCTION, *GRID, 0, 0)
+        assert (function, threads, shared, extra) == (FUNCTION, GRID[1], 0, 0)
+        self.blocks.append(blocks)
         if self.fails:
             raise self.fails.pop(0)
         argument = ctypes.c_void_p.from_address(where).value
@@ -79,7 +80,8 @@ class Machine:
 
 
 #: modules that import CuPy
-MODULES = [f"mpicoll.runtime.{name}" for name in ("cuda.launch", "paths.mapped.order", "paths.mapped.launch")]
+MODULES = ["cuda.launch", "paths.mapped.order", "paths.mapped.launch", "paths.mapped.residents"]
+MODULES = [f"mpicoll.runtime.{name}" for name in MODULES]
 
 
 @pytest.fixture
@@ -93,11 +95,13 @@ def machine(monkeypatch):
         sys.modules.pop(name, None)
 
 
-def launcher(order=None, owner=None):
+def launcher(order=None, owner=None, room=None):
     """Return the module of whole calls' launches, and one of them."""
     part, whole = (importlib.import_module(name) for name in (MODULES[0], MODULES[2]))
     plain = part.plain_launch(FUNCTION, ctypes.create_string_buffer(b"abc"), GRID, 2, object())
-    return whole, whole.call_launcher(plain, STREAM, 2, order or SimpleNamespace(stream=STREAM), owner)
+    room = SimpleNamespace(stream=STREAM, blocks=128) if room is None else room
+    order = order or SimpleNamespace(stream=STREAM)
+    return whole, whole.call_launcher(plain, GRID[0], STREAM, 2, order, room, owner)
 
 
 KERNEL = ("kernel", STREAM, b"abc")
@@ -187,3 +191,38 @@ def test_launches_take_their_turn(machine):
     order.stream = 6
     call()
     assert machine.done() == [("switch", STREAM, "owner"), ("graph", 1, STREAM)]
+
+
+def test_where_there_is_little_room_the_kernel_has_fewer_blocks(machine):
+    """The graph has all of them, so that it is not taken then; what is captured has all, too."""
+    room = SimpleNamespace(stream=STREAM, blocks=128)
+    _, call = launcher(room=room)
+    for _ in range(3):
+        call()
+    assert machine.done()[-1] == ("graph", 1, STREAM)
+    room.blocks = 2
+    room.switch = lambda stream, owner: machine.log.append(("room", stream, owner))
+    call()
+    machine.capturing.add(STREAM)
+    call()
+    assert machine.done() == [("room", STREAM, None), KERNEL] * 2
+    assert machine.blocks[-2:] == [2, GRID[0]]
+    machine.capturing.clear()
+    room.blocks = GRID[0]
+    call()
+    assert machine.done() == [("graph", 1, STREAM)]
+
+
+def test_the_room_is_asked_for_when_another_stream_has_launched(machine):
+    room = SimpleNamespace(stream=4, blocks=1)
+
+    def switch(stream, owner):
+        room.stream, room.blocks = stream, 2
+        machine.log.append(("room", stream, owner))
+
+    room.switch = switch
+    _, call = launcher(owner="owner", room=room)
+    call()
+    call()
+    assert machine.done() == [("room", STREAM, "owner"), KERNEL] * 2  # again: it could use more
+    assert machine.blocks == [2, 2]

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 @pytest.fixture(scope="module")
 def mapped():
     """The module that packs a kernel's argument; it names CuPy, but needs nothing of it for that."""
-    parts = "path", "kernel", "inboxes", "nvlink", "order", "launch"
+    parts = "path", "kernel", "inboxes", "nvlink", "order", "launch", "enqueued", "watchdog", "residents"
     names = [f"mpicoll.runtime.paths.mapped.{name}" for name in parts]
     names += [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch")]
     before = {name: sys.modules.pop(name, None) for name in ("cupy", *names)}
@@ -82,6 +82,7 @@ class Ranks:
 
     def __init__(self, modules, name, size, protocol, slots, folder, first=0):
         self.mapped, inbox_layout = modules
+        self.most = [128] * size  # blocks of each rank's kernel
         card = registry.get(*name.split("."))
         self.card, self.size, self.protocol, self.slots = card, size, protocol, slots
         self.schedules = card.schedules(size, 0)
@@ -131,7 +132,7 @@ class Ranks:
         addresses = self.mapped._addresses(self.peers[rank], self.protocol)
         numbers = self.mapped._numbers(self.peers[rank], self.protocol, tiles, self.slots)
         packed = self.mapped.packed_argument(memory, self.mapped._rest(lengths, addresses, numbers))
-        grid = self.mapped._grid(tiles, self.slots, self.protocol)
+        grid = self.mapped._grid(tiles, self.slots, self.protocol, self.most[rank])
         assert self.libraries[rank].run_grid(ctypes.byref(packed), *grid) == 0
 
 
@@ -163,6 +164,24 @@ def test_several_calls_of_several_waves(mapped, tmp_path, name, size, protocol, 
         for found in outputs:
             np.testing.assert_array_equal(found, wanted)
     assert [int(piece[0]) for piece in ranks.pieces] == [first + CALLS] * size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "size", "protocol"), [case[:3] for case in CASES])
+def test_slots_are_taken_in_turn_where_a_grid_is_kept_small(mapped, tmp_path, name, size, protocol):
+    """Each rank has another number of warps, and none has one for each of its 7 slots, but the last."""
+    ranks = Ranks(mapped, name, size, protocol, 7, tmp_path)
+    ranks.most = [1, 2, 7][:size]
+    blocks = ranks.schedules[0].blocks
+    for turn, tiles in enumerate((30, 3, 7, 16)):
+        count = blocks * (tiles * protocol.tile // 4) - 3
+        counts = split(count, blocks, 4)
+        inputs = [np.arange(count, dtype="f4") % 97 + 100 * r + 1000 * turn for r in range(size)]
+        outputs = [x.copy() if ranks.card.row.shared else np.full(count, -1, "f4") for x in inputs]
+        wanted = inputs[0] if ranks.card.row.shared else np.sum(inputs, axis=0)
+        ranks.call(outputs if ranks.card.row.shared else inputs, outputs, counts)
+        for found in outputs:
+            np.testing.assert_array_equal(found, wanted)
 
 
 def test_a_kernel_behind_one_that_was_given_up_leaves_at_once(mapped, tmp_path):

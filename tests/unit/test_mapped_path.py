@@ -199,7 +199,8 @@ def test_calls_that_do_not_block_share_a_stream(mapped, comm, peers):
 def launched(made, order, stream=CALLER):
     from mpicoll.runtime.paths.mapped.launch import call_launcher
 
-    return call_launcher(lambda where: made.launch("kernel", *[0] * 7, where), stream, 0, order, "owner")
+    room = SimpleNamespace(stream=stream, blocks=128)
+    return call_launcher(lambda where, _=0: made.launch("kernel", *[0] * 7, where), 1, stream, 0, order, room, "owner")
 
 
 def test_a_call_becomes_a_graph_after_two_launches(made, peers):

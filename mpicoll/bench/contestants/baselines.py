@@ -1,7 +1,7 @@
 """Baselines: what else the same call could be done with, measured in turn with ours.
 
-`Native` and `Limit` are here, NCCL is in `nccl.py`.  Each may refuse a call, in words; its results are
-validated as ours are, and one that is wrong is not timed.
+`Native` and `Limit` are here, NCCL is in `nccl.py`, PyTorch in `torch_distributed.py`.  Each may refuse a call, in
+words; its results are validated as ours are, and one that is wrong is not timed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from mpi4py import MPI
 
 from mpicoll.bench.contestants.contestant import Contestant, Way
 from mpicoll.bench.contestants.nccl import Nccl
+from mpicoll.bench.contestants.torch_distributed import NcclSymmetric, Pytorch, PytorchSymmetric
 from mpicoll.bench.errors import anywhere
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.backends import Backend
@@ -135,6 +136,9 @@ def make(
         "nccl": lambda: Nccl(world, backend),
         "native": lambda: Native(world, backend),
         "limit": lambda: Limit(world, backend, aware),
+        "torch": lambda: Pytorch(world, backend),
+        "nccl-symmetric": lambda: NcclSymmetric(world, backend),
+        "torch-symmetric": lambda: PytorchSymmetric(world, backend),
     }
     made: dict[str, Contestant] = {}
     refused: dict[str, str] = {}

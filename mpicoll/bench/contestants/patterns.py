@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import cycle
@@ -12,6 +12,7 @@ from itertools import cycle
 from mpi4py import MPI
 
 import mpicoll
+from mpicoll.bench.contestants.torch_distributed import Pytorch
 from mpicoll.bench.measure.backends import Backend
 from mpicoll.communicator import Communicator
 
@@ -35,6 +36,7 @@ class Pattern:
         name: of the pattern.
         call: makes the call, with all that the program does for it.
         besides: does what the program does besides the call, such as slicing; None for nothing.
+        rival: makes the same call through PyTorch; None where it has none.
         beside: name of the pattern that it is compared with.
         known: calls after which all of its arrays are known.
     """
@@ -42,17 +44,19 @@ class Pattern:
     name: str
     call: Call
     besides: Call | None = None
+    rival: Call | None = None
     beside: str = "same arrays"
     known: int = 4
 
 
-def patterns(comm: Communicator, backend: Backend, nbytes: int) -> list[Pattern]:
+def patterns(comm: Communicator, backend: Backend, nbytes: int, rival: Pytorch | None = None) -> list[Pattern]:
     """Return the patterns, the one with which others are compared first; local.
 
     Args:
         comm: the communicator.
         backend: where the arrays live.
         nbytes: bytes of the vector, of float32.
+        rival: PyTorch's calls, None for none.
 
     Raises:
         MemoryError: there is too little for the arrays.
@@ -72,7 +76,8 @@ def patterns(comm: Communicator, backend: Backend, nbytes: int) -> list[Pattern]
     def specified() -> None:
         comm.Allreduce([x, count, MPI.FLOAT], [y, count, MPI.FLOAT])
 
-    return [
+    own = _PytorchCalls(rival, backend, count) if rival else None
+    found = [
         Pattern("same arrays", lambda: comm.Allreduce(x, y)),
         Pattern("fresh views", lambda: comm.Allreduce(x[:], y[:]), lambda: (x[:], y[:])),
         Pattern("list of array, count, type", specified),
@@ -85,18 +90,67 @@ def patterns(comm: Communicator, backend: Backend, nbytes: int) -> list[Pattern]
         Pattern("persistent Start, Wait", restarted),
         *_alltoall(comm, backend, count),
     ]
+    return [replace(one, rival=own.call(one.name)) for one in found] if own else found
+
+
+class _PytorchCalls:
+    """The same calls as PyTorch's users make them."""
+
+    def __init__(self, torch: Pytorch, backend: Backend, count: int) -> None:
+        """Make the tensors.
+
+        Args:
+            torch: PyTorch's calls.
+            backend: where the tensors live.
+            count: elements of the vector.
+        """
+        place = "cpu" if backend.device < 0 else f"cuda:{backend.device}"
+        zeros, reduce = partial(torch.torch.zeros, device=place), torch.dist.all_reduce
+        x, y, whole = zeros(count), zeros(count), zeros(count + SIZES)
+        block = count + -count % torch.size
+        sent, received = zeros(block), zeros(block)
+        sizes, arrays = cycle(range(count, count + SIZES)), cycle([x])
+        if ARRAYS * count * ITEM <= MOST_BYTES:
+            arrays = cycle([zeros(count) for _ in range(ARRAYS)])
+        self.calls: dict[str, Call] = {
+            "same arrays": lambda: reduce(x),
+            "fresh views": lambda: reduce(x[:]),
+            "in place": lambda: reduce(x),
+            "into a temporary": lambda: reduce(torch.torch.empty_like(x)),
+            f"{SIZES} sizes in turn": lambda: reduce(whole[: next(sizes)]),
+            f"{ARRAYS} arrays in turn": lambda: reduce(next(arrays)),
+            "function": lambda: reduce(x.clone()),
+            "tensors": lambda: reduce(x),
+            "fresh views of tensors": lambda: reduce(y[:]),
+            f"{ARRAYS} tensors in turn": lambda: reduce(next(arrays)),
+            "Iallreduce, Wait": lambda: reduce(x, async_op=True).wait(),
+            "alltoall": lambda: torch.dist.all_to_all_single(received, sent),
+        }
+
+    def call(self, name: str) -> Call | None:
+        """Return the call of a pattern, None if PyTorch has none."""
+        return self.calls.get(name)
 
 
 def _in_turn(comm: Communicator, backend: Backend, count: int) -> list[Pattern]:
     """Return the patterns in which calls differ."""
     xp = backend.xp
     memory = xp.zeros(count + SIZES + NEW, "f4")
-    known = cycle(range(count, count + SIZES))
+    known, others = (cycle(range(count, count + SIZES)) for _ in range(2))
     new = cycle(range(count + SIZES + 1, count + SIZES + NEW))
     return [
         *_arrays_in_turn("arrays", comm, count, lambda: xp.zeros(count, "f4")),
-        Pattern(f"{SIZES} sizes in turn", lambda: comm.Allreduce(MPI.IN_PLACE, memory[: next(known)]), known=4 * SIZES),
-        Pattern("a new size", lambda: comm.Allreduce(MPI.IN_PLACE, memory[: next(new)])),
+        Pattern(
+            f"{SIZES} sizes in turn",
+            lambda: comm.Allreduce(MPI.IN_PLACE, memory[: next(known)]),
+            lambda: memory[: next(others)],
+            known=4 * SIZES,
+        ),
+        Pattern(
+            "a new size",
+            lambda: comm.Allreduce(MPI.IN_PLACE, memory[: next(new)]),
+            lambda: memory[: next(others)],
+        ),
     ]
 
 

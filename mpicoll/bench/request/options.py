@@ -199,7 +199,8 @@ def _contradiction(found: argparse.Namespace) -> str:
         "--overhead is measured at 0 and 8 bytes, or at --sizes": found.mode == "overhead" and _by_factor(found),
         f"--max {found.largest} is less than --min {smallest}": (found.largest or smallest) < smallest,
         f"--path {found.path} is for CuPy buffers": found.path != "auto" and found.buffers == "numpy",
-        "--baseline is for the table of times": found.baselines and found.mode != "times",
+        "--baseline is for the table of times": found.baselines and found.mode not in ("times", "overhead"),
+        "--overhead has the baseline torch": set(found.baselines) - {"torch"} and found.mode == "overhead",
         f"--iters: a spread needs {FEWEST} calls": found.mode in ("overlap", "overhead")
         and (found.iterations or FEWEST) < FEWEST,
     }

@@ -16,6 +16,9 @@ from mpicoll.settings import parse_bytes
 BASELINES = {
     "nccl": "NCCL through CuPy, on GPUs of their own",
     "native": "the MPI library's own collective on the same arrays",
+    "torch": "NCCL through PyTorch, gloo on NumPy's arrays",
+    "nccl-symmetric": "the same on memory that is registered with NCCL as symmetric",
+    "torch-symmetric": "PyTorch's own kernels on its symmetric memory",
     "limit": "one exchange of messages around the ring, of the bytes that the busiest rank must send",
 }
 #: timed calls at most, and seconds and milliseconds at most

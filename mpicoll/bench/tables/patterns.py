@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from mpicoll.bench.contestants.patterns import Pattern, make_known, patterns
+from mpicoll.bench.contestants.torch_distributed import Pytorch
 from mpicoll.bench.errors import ShortageError
 from mpicoll.bench.measure.backends import in_memory
 from mpicoll.bench.measure.budget import measure
@@ -38,6 +39,8 @@ COLUMNS = Columns(
     Column("besides", "(us)", 8),
     Column("beside the same", "(us)", 19),
     Column("host alone", "(us)", 10),
+    Column("PyTorch", "(us)", 8),
+    Column("ratio", "", 6),
 )
 
 
@@ -52,6 +55,7 @@ class Repeated:
         besides: what the program does besides the call; zeros for nothing.
         same: the call that it is compared with.
         host: seconds of the host alone for each call, None where the arrays are there.
+        rival: PyTorch's call, None where there is none.
     """
 
     pattern: Pattern
@@ -60,6 +64,7 @@ class Repeated:
     besides: Statistics
     same: Statistics
     host: float | None
+    rival: Statistics | None = None
 
     @property
     def more(self) -> tuple[float, float]:
@@ -77,6 +82,7 @@ class Repeated:
             "beside": self.pattern.beside,
             "more_us": difference(*self.more),
             "host_us": None if self.host is None else round(self.host * 1e6, 3),
+            "torch_us": summary(self.rival) if self.rival else None,
         }
 
     def cells(self) -> Iterator[tuple[str, ...]]:
@@ -90,15 +96,18 @@ class Repeated:
             f"{self.besides.median * 1e6:.2f}" if self.pattern.besides else "",
             "" if own else figure(value * 1e6, spread * 1e6),
             "" if self.host is None else f"{self.host * 1e6:.2f}",
+            f"{self.rival.median * 1e6:.2f}" if self.rival else "",
+            f"{self.rival.median / self.call.median:.2f}" if self.rival else "",
         )
 
 
 def table(bench: Bench) -> None:
     """Measure all patterns; collective."""
     bench.report.head(COLUMNS, "#")
+    rival = cast("Pytorch | None", bench.baselines.get("torch"))
     for nbytes in bench.options.sizes or SIZES:
         try:
-            found = in_memory(bench.world, partial(patterns, bench.contestant.comm, bench.backend, nbytes))
+            found = in_memory(bench.world, partial(patterns, bench.contestant.comm, bench.backend, nbytes, rival))
         except ShortageError as error:
             bench.report.refuse("allreduce", f"patterns of {nbytes} B:", str(error))
             continue
@@ -111,19 +120,20 @@ def _measured(bench: Bench, found: list[Pattern], nbytes: int) -> Iterator[Repea
     """Yield the patterns of one size, measured together."""
     for pattern in found:
         make_known(pattern)
-    calls = [pattern.call for pattern in found]
-    besides = [pattern.besides for pattern in found if pattern.besides]
+    calls: list[Callable[[], object]] = []
+    for one in (way for pattern in found for way in (pattern.call, pattern.besides, pattern.rival)):
+        calls += [one] if one else []
     iterations = bench.options.iterations or ITERATIONS
-    taken = measure(
-        [*calls, *besides], bench.clock, bench.budget, iterations=iterations, warmup=bench.options.warmup
-    )
-    times = {pattern.name: Statistics.of(seconds) for pattern, seconds in zip(found, taken, strict=False)}
-    others = iter(taken[len(calls) :])
-    nothing = Statistics.of(np.zeros(1))
+    taken = iter(measure(calls, bench.clock, bench.budget, iterations=iterations, warmup=bench.options.warmup))
+    nothing, times = Statistics.of(np.zeros(1)), {}
     for pattern in found:
-        spent = Statistics.of(next(others)) if pattern.besides else nothing
+        call, besides, rival = (
+            Statistics.of(next(taken)) if way else None for way in (pattern.call, pattern.besides, pattern.rival)
+        )
+        assert call is not None
+        times[pattern.name] = call
         host = _host_time(bench, pattern.call) if bench.backend.device >= 0 else None
-        yield Repeated(pattern, nbytes, times[pattern.name], spent, times[pattern.beside], host)
+        yield Repeated(pattern, nbytes, call, besides or nothing, times[pattern.beside], host, rival)
 
 
 def _host_time(bench: Bench, call: Callable[[], object]) -> float:

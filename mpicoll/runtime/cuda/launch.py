@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import cupy
 
@@ -32,7 +31,13 @@ def launcher(
     return partial(plain_launch(function, packed, grid, device, keep), stream)
 
 
-def plain_launch(function: int, packed: Any, grid: tuple[int, int], device: int, keep: object) -> Callable[[int], None]:
+class Launch(Protocol):
+    """Launches a kernel on a stream, with so many blocks; with all of them if none are given."""
+
+    def __call__(self, stream: int, blocks: int = ...) -> None: ...
+
+
+def plain_launch(function: int, packed: Any, grid: tuple[int, int], device: int, keep: object) -> Launch:
     """Return a function that launches a kernel, whose one argument is a packed structure, on a stream.
 
     Args:
@@ -44,9 +49,9 @@ def plain_launch(function: int, packed: Any, grid: tuple[int, int], device: int,
     """
     pointers = (ctypes.c_void_p * 1)(ctypes.addressof(packed))
     where, kept = ctypes.addressof(pointers), (packed, pointers, keep)
-    (blocks, threads), launch = grid, _driver.launchKernel
+    (most, threads), launch = grid, _driver.launchKernel
 
-    def plain(stream: int) -> None:
+    def plain(stream: int, blocks: int = most) -> None:
         kept  # noqa: B018  (the launch reads memory that these own)
         try:
             launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, where, 0)

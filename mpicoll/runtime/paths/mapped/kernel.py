@@ -23,6 +23,7 @@ from mpicoll.runtime.paths.mapped.credits import unheard
 from mpicoll.runtime.paths.mapped.inbox_layout import MARK, PLACES, TOKEN
 from mpicoll.runtime.paths.mapped.inboxes import Peers
 from mpicoll.runtime.paths.mapped.lowering import Lowered, lower, reads_first
+from mpicoll.runtime.paths.mapped.residents import residents_of
 from mpicoll.runtime.paths.mapped.source import (
     BLOCKS,
     LINES,
@@ -114,7 +115,8 @@ def _made_kernel(plan: Plan, operands: Operands, shape: Shape, peers: Peers) -> 
     memory = [(cell[0], layout.cell(*cell, 0, STARTS)[0]) for cell in memory_cells(lowered)]
     tiles = -(-max(counts, default=0) // protocol.tile)
     rest = _rest(counts, _addresses(peers, protocol), _numbers(peers, protocol, tiles, slots))
-    return Kernel(function, module, _grid(tiles, slots, protocol), memory, rest, operands.op)
+    grid = _grid(tiles, slots, protocol, residents_of(peers.device).most)
+    return Kernel(function, module, grid, memory, rest, operands.op)
 
 
 def _function(
@@ -138,10 +140,18 @@ def _function(
     return _kept(peers.functions, (id(lowered), protocol, slots, id(op), dtype, device), made)[:2]
 
 
-def _grid(tiles: int, slots: int, protocol: Protocol) -> tuple[int, int]:
-    """Return (blocks, threads of a block): a warp for every tile, if there are so many."""
-    blocks = min(max(tiles, 1), slots, BLOCKS)
-    return blocks, protocol.block(math.ceil(min(tiles, slots) / blocks))
+def _grid(tiles: int, slots: int, protocol: Protocol, most: int) -> tuple[int, int]:
+    """Return (blocks, threads of a block): a warp for every tile, if there are so many.
+
+    Args:
+        tiles: of the longest cell.
+        slots: of a wave.
+        protocol: how tiles travel.
+        most: blocks at most.
+    """
+    blocks = min(max(tiles, 1), slots, most)
+    threads = protocol.block(math.ceil(min(tiles, slots) / blocks))
+    return blocks, min(threads, protocol.block(math.ceil(slots / BLOCKS)))  # for which the kernel is compiled
 
 
 @lru_cache(maxsize=1024)

@@ -13,8 +13,10 @@ from typing import Any
 
 import cupy
 
+from mpicoll.runtime.cuda.launch import Launch
 from mpicoll.runtime.cuda.streams import is_captured
 from mpicoll.runtime.paths.mapped.order import Order
+from mpicoll.runtime.paths.mapped.residents import Residents
 from mpicoll.runtime.program.local_work import Action
 
 _runtime, _driver = cupy.cuda.runtime, cupy.cuda.driver
@@ -25,11 +27,13 @@ MOST = 512
 
 
 def mobile_launcher(
-    plain: Callable[[int], None],
+    plain: Launch,
+    most: int,
     packed: Any,
     memory: list[tuple[str, int]],
     stream: int,
     order: Order,
+    residents: Residents,
     owner: object,
 ) -> tuple[Action, Callable[[int, int], None]]:
     """Return an action that launches a call's kernel in the order of the calls, and what aims it beforehand.
@@ -38,10 +42,12 @@ def mobile_launcher(
 
     Args:
         plain: launches the kernel on a stream.
+        most: its blocks, where the device has room for them.
         packed: the kernel's argument, which begins with the addresses of cells in memory.
         memory: buffer of each of these cells, and bytes from the buffer's start.
         stream: address of the stream.
         order: where the call takes its turn.
+        residents: of the device.
         owner: keeps the stream alive.
     """
     cells = [(int(buffer == "output"), start) for buffer, start in memory]
@@ -53,19 +59,25 @@ def mobile_launcher(
     def call() -> None:
         if order.stream != stream:
             order.switch(stream, owner)
-        plain(stream)
+        if residents.stream != stream or most > residents.blocks:
+            residents.switch(stream, owner)
+        plain(stream, min(most, residents.blocks))
 
     return call, aim
 
 
-def call_launcher(plain: Callable[[int], None], stream: int, device: int, order: Order, owner: object) -> Action:
+def call_launcher(
+    plain: Launch, most: int, stream: int, device: int, order: Order, residents: Residents, owner: object
+) -> Action:
     """Return an action that launches a call's kernel in the order of the calls.
 
     Args:
         plain: launches the kernel on a stream.
+        most: its blocks, where the device has room for them.
         stream: address of the stream.
         device: number of the device.
         order: where the call takes its turn.
+        residents: of the device.
         owner: keeps the stream alive.
     """
     launch, captured = _runtime.graphLaunch, _runtime.streamIsCapturing
@@ -76,19 +88,20 @@ def call_launcher(plain: Callable[[int], None], stream: int, device: int, order:
         nonlocal graph, launched
         if order.stream != stream:
             order.switch(stream, owner)
+        if residents.stream != stream or most > residents.blocks:
+            residents.switch(stream, owner)
         try:
             into_graph = captured(stream)
         except RuntimeError:
             into_graph = is_captured(stream)  # raises what explains it
-        if into_graph:
-            plain(stream)  # what is captured is the kernel itself
-        elif graph is not None:
+        whole = most <= residents.blocks and not into_graph
+        if graph is not None and whole:
             launch(graph.executable, stream)
-        else:
-            plain(stream)
+            return
+        plain(stream, most if into_graph else min(most, residents.blocks))  # what is captured is the kernel itself
+        if whole:
             launched += 1
-            if launched == PLAIN:
-                graph = _graph(plain, device)
+            graph = _graph(plain, device) if launched == PLAIN else None
 
     return call
 
@@ -104,7 +117,7 @@ class _Graph:
 _graphs: weakref.WeakSet[_Graph] = weakref.WeakSet()
 
 
-def _graph(launch: Callable[[int], None], device: int) -> _Graph | None:
+def _graph(launch: Launch, device: int) -> _Graph | None:
     """Return the graph of one launch, None where there are too many or none can be made."""
     if len(_graphs) >= MOST:
         return None

@@ -21,6 +21,7 @@ from mpicoll.runtime.paths.mapped.enqueued import EnqueuedCall
 from mpicoll.runtime.paths.mapped.inboxes import Peers, connect
 from mpicoll.runtime.paths.mapped.kernel import is_in_place, kernel_of, packed_argument, piece_for, wants_more
 from mpicoll.runtime.paths.mapped.launch import call_launcher, mobile_launcher
+from mpicoll.runtime.paths.mapped.residents import residents_of
 from mpicoll.runtime.program.bound import LAUNCH, ORDER, SYNC, Bound
 from mpicoll.runtime.program.local_work import Action
 from mpicoll.runtime.progress.exchange import Routine
@@ -109,10 +110,11 @@ class MappedPath(Path):
         bases = operands.bases
         packed = packed_argument([bases[buffer] + start for buffer, start in kernel.memory], kernel.rest)
         plain = plain_launch(kernel.function, packed, kernel.grid, peers.device, kernel.module)
+        most, order, residents = kernel.grid[0], peers.order, residents_of(peers.device)
         if bound.mobile:
-            launch, bound.aim = mobile_launcher(plain, packed, kernel.memory, stream, peers.order, owner)
+            launch, bound.aim = mobile_launcher(plain, most, packed, kernel.memory, stream, order, residents, owner)
         else:
-            launch = call_launcher(plain, stream, peers.device, peers.order, owner)
+            launch = call_launcher(plain, most, stream, peers.device, order, residents, owner)
         bound.add(LAUNCH, launch, *then)
         bound.last_start = len(bound.actions) - 1
         bound.limited = bool(settings.errors) and not captured  # what is captured does not run now
