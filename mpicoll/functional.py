@@ -20,7 +20,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.communicator import Communicator
-from mpicoll.runtime.arguments.arrays import Array, as_array, device_of
+from mpicoll.runtime.arguments.arrays import Array, as_array, device_of, is_plain
 from mpicoll.runtime.arguments.reader import read_root
 from mpicoll.runtime.call.agreement import Word
 from mpicoll.runtime.call.conductor import tell
@@ -243,7 +243,7 @@ def _extents(name: str, where: Communicator, array: Array) -> tuple[list[int], i
 
 def _reduction(method: str, x: Any, rest: tuple[Any, ...], comm: Any, out: Any, options: dict[str, Any]) -> Any:
     where = communicator(comm)
-    array = x if type(x) is np.ndarray else _array(where, method.lower(), x)
+    array = _array(where, method.lower(), x)
     blank = method == "Exscan" and where.rank == 0  # which receives nothing
     result, target = _result(method.lower(), x, array, array.shape, out, blank)
     getattr(where, method)(array, target, *rest, **options)
@@ -288,7 +288,7 @@ def _result(
     """
     if out is not None:
         return out, as_array(name, "out", out)
-    if type(x).__module__.partition(".")[0] == "torch":
+    if not is_plain(x) and type(x).__module__.partition(".")[0] == "torch":
         result = x.detach().new_zeros(shape) if blank else x.detach().new_empty(shape)
         return result, as_array(name, "out", result)
     module: Any = np if isinstance(array, np.ndarray) else sys.modules["cupy"]

@@ -5,9 +5,10 @@ On NumPy's arrays PyTorch's own library for the host, gloo, stands in NCCL's pla
 
 from __future__ import annotations
 
+import atexit
 import socket
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -21,7 +22,7 @@ from mpicoll.bench.measure.backends import Backend
 from mpicoll.errors import UnsupportedError
 
 #: calls that PyTorch has, by their names here
-_SERVED = ("Allreduce", "Bcast", "Reduce", "Allgather", "Reduce_scatter_block", "Alltoall")
+_SERVED = ("Allreduce", "Bcast", "Allgather", "Reduce_scatter_block", "Alltoall")
 #: those of them for which NCCL has kernels that use symmetric memory
 _SYMMETRIC = ("Allreduce", "Allgather", "Reduce_scatter_block")
 _OPS = {"SUM": "SUM", "PROD": "PRODUCT", "MAX": "MAX", "MIN": "MIN", "AVG": "AVG"}
@@ -55,11 +56,13 @@ class Pytorch:
     def way(self, arrays: Arrays, algorithm: str | None) -> Way:
         """Raise UnsupportedError for what PyTorch does not have."""
         case = arrays.case
+        if case.call.method == "Reduce":
+            raise UnsupportedError("PyTorch's call writes the other ranks' arrays, too")
         if case.call.method not in _SERVED:
             raise UnsupportedError("PyTorch has no such call")
-        if case.call.method in ("Allreduce", "Reduce") and not arrays.in_place:
+        if case.call.method == "Allreduce" and not arrays.in_place:
             raise UnsupportedError("PyTorch's call works in place")
-        if case.call.method not in ("Allreduce", "Reduce", "Bcast") and arrays.in_place:
+        if case.call.method not in ("Allreduce", "Bcast") and arrays.in_place:
             raise UnsupportedError("PyTorch's call does not work in place")
         if case.redop and case.redop not in _OPS:
             raise UnsupportedError(f"PyTorch has no {case.redop}")
@@ -84,12 +87,13 @@ class Pytorch:
         case, dist = arrays.case, self.dist
         op = getattr(dist.ReduceOp, _OPS[case.redop]) if case.redop else None
         both = send if recv is None else recv
+        gather = _either("all_gather_single", "all_gather_into_tensor", dist)
+        scatter = _either("reduce_scatter_single", "reduce_scatter_tensor", dist)
         calls: dict[str, Callable[[], object]] = {
             "Allreduce": partial(dist.all_reduce, both, op),
             "Bcast": partial(dist.broadcast, both, case.root),
-            "Reduce": partial(dist.reduce, both, case.root, op),
-            "Allgather": partial(dist.all_gather_into_tensor, recv, send),
-            "Reduce_scatter_block": partial(dist.reduce_scatter_tensor, recv, send, op),
+            "Allgather": partial(gather, recv, send),
+            "Reduce_scatter_block": partial(scatter, recv, send, op),
             "Alltoall": partial(dist.all_to_all_single, recv, send),
         }
         return calls[case.call.method]
@@ -159,6 +163,11 @@ class PytorchSymmetric(NcclSymmetric):
         return partial(kernel, tensor, "sum", name)
 
 
+def _either(new: str, old: str, dist: Any) -> Any:
+    """Return a function by the name that it has in this PyTorch."""
+    return getattr(dist, new, None) or getattr(dist, old)
+
+
 def _like(tensor: Any) -> Any:
     """Return a new tensor of the same size, full of zeros; None for None."""
     return None if tensor is None else tensor.new_zeros(tensor.shape)
@@ -178,10 +187,11 @@ def _why_not(backend: Backend) -> str:
     return ""
 
 
-@cache
 def _group(world: MPI.Intracomm, device: int) -> Any:
     """Return torch.distributed with a group of all ranks, made once for a process; collective."""
     torch, dist = import_module("torch"), import_module("torch.distributed")
+    if dist.is_initialized():
+        return dist
     hosts = world.allgather(MPI.Get_processor_name())
     with socket.socket() as free:
         free.bind(("", 0))
@@ -191,4 +201,5 @@ def _group(world: MPI.Intracomm, device: int) -> Any:
         torch.cuda.set_device(device)
     library = {"backend": "nccl", "device_id": torch.device("cuda", device)} if device >= 0 else {"backend": "gloo"}
     dist.init_process_group(init_method=address, rank=world.rank, world_size=world.size, **library)
+    atexit.register(dist.destroy_process_group)
     return dist

@@ -77,8 +77,17 @@ def empty_on(device: int, shape: tuple[int, ...] | int, dtype: np.dtype) -> Arra
     return module.empty(shape, dtype)
 
 
+def is_plain(value: Any) -> bool:
+    """Tell whether this is an array of NumPy's or CuPy's own class."""
+    kind = type(value)
+    return kind is np.ndarray or kind is getattr(sys.modules.get("cupy"), "ndarray", None)
+
+
 def as_array(collective: str, name: str, value: Any) -> Array:
     """Return a NumPy or CuPy array, of no class made from these, that shares the value's memory."""
+    if is_plain(value):
+        plain: Array = value
+        return plain
     if isinstance(value, np.ndarray):
         return np.asarray(value)  # of a masked array all elements
     if is_cupy(value):

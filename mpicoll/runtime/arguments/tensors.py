@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,23 @@ def _current_stream(device: int) -> int:
     torch = sys.modules["torch"]
     raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # 0.1 us instead of 5; Triton relies on it, too
     return int(raw(device) if raw else torch.cuda.current_stream(device).cuda_stream)
+
+
+def check_of(tensor: Any) -> Callable[[Any], bool]:
+    """Return what tells whether a tensor is as this one, of which `state_of` says all, in less time than that."""
+    kind, dtype, device, count, address = type(tensor), tensor.dtype, tensor.device, tensor.numel(), tensor.data_ptr()
+    cuda, index = device.type == "cuda", device.index
+    stream_of_now = sys.modules["cupy"].cuda.get_current_stream if cuda else None
+    return lambda now: (
+        type(now) is kind
+        and now.data_ptr() == address
+        and now.numel() == count
+        and now.dtype is dtype
+        and now.device == device
+        and now.is_contiguous()
+        and not (now.requires_grad or now.is_neg() or now.is_conj())
+        and (stream_of_now is None or _current_stream(index) == stream_of_now().ptr)
+    )
 
 
 def state_of(tensor: Any) -> tuple[Any, int, int] | None:

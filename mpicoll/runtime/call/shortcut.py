@@ -23,7 +23,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.algorithms import registry
-from mpicoll.runtime.arguments.tensors import is_tensor_class
+from mpicoll.runtime.arguments.tensors import check_of, is_tensor_class
 from mpicoll.runtime.call.call_key import UnreadableError, is_own_type, reader_of
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.remembered import Identity, Remembered
@@ -236,6 +236,8 @@ def _check(buffer: Any) -> Callable[[Any], bool]:
         return _specification_check(buffer)
     read = reader_of(kind)
     state = read(buffer)
+    if is_tensor_class(kind):
+        return check_of(buffer)
     return lambda now: type(now) is kind and _reads_as(state, read, now)
 
 
