@@ -88,13 +88,10 @@ def as_array(collective: str, name: str, value: Any) -> Array:
     if is_plain(value):
         plain: Array = value
         return plain
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)  # of a masked array all elements
     if is_cupy(value):
-        plain = sys.modules["cupy"].ndarray
-        return value if type(value) is plain else plain(value.shape, value.dtype, value.data, value.strides)
-    if isinstance(value, np.generic):
-        return np.asarray(value)
+        return sys.modules["cupy"].ndarray(value.shape, value.dtype, value.data, value.strides)
     if type(value).__module__.partition(".")[0] == "torch":
         return tensors.array_of(collective, name, value)
     if hasattr(value, "__cuda_array_interface__"):
