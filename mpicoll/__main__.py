@@ -1,4 +1,4 @@
-"""`python -m mpicoll list | show | verify | info`."""
+"""`python -m mpicoll list | show | verify | info | warm`."""
 
 from __future__ import annotations
 
@@ -41,6 +41,11 @@ def main(arguments: list[str] | None = None) -> int:
     check.add_argument("--sizes", default="", help="such as 1-17,32,64")
     check.set_defaults(run=_verify)
     commands.add_parser("info", help="what was found on this machine, and why").set_defaults(run=_info)
+    warm = commands.add_parser("warm", help="compile all calls' kernels, under mpirun, for later jobs")
+    warm.add_argument("--dtype", default="float32", help="of reductions, such as float32,bfloat16 (float32)")
+    warm.add_argument("--redop", default="sum", help="operators, such as sum,max (sum)")
+    warm.add_argument("--max", default="256M", help="bytes of the longest message (256M)")
+    warm.set_defaults(run=_warm)
     chosen = parser.parse_args(arguments)
     try:
         return int(chosen.run(chosen) or 0)
@@ -145,6 +150,13 @@ def _info(chosen: argparse.Namespace) -> None:
     from mpicoll.info import show
 
     show()
+
+
+def _warm(chosen: argparse.Namespace) -> int:
+    from mpicoll.bench.request import reading
+    from mpicoll.bench.warm import run
+
+    return run(reading.dtypes(chosen.dtype), reading.redops(chosen.redop), reading.size(chosen.max))
 
 
 if __name__ == "__main__":
