@@ -51,7 +51,7 @@ LAYERS = [
     ["bench.contestants"],
     ["bench.output"],
     ["bench.tables"],
-    ["bench.run", "bench.interruption"],
+    ["bench.run", "bench.interruption", "bench.warm"],
     ["bench.__main__", "__main__"],
 ]
 #: the layers that know neither arrays nor MPI

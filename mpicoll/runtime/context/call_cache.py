@@ -86,16 +86,20 @@ class CallCache:
             decided = self.decided.get(key[:-2])
         except TypeError:  # as in `find`
             return None
-        if decided is None or decided.mobile is None:
+        if decided is None or not decided.can_be_aimed:
             return None
-        addresses, met, most = key[-2:], decided.met, max(settings.plan_cache, 1)
+        return decided.aimed(key[-2:]) if self._is_new(decided, key[-2:]) else None
+
+    def _is_new(self, decided: Decided, addresses: tuple[int, ...]) -> bool:
+        """Tell whether a call is at these addresses for the first time, or none more can be remembered."""
+        met, most = decided.met, max(settings.plan_cache, 1)
+        if met is None or len(met) >= most:
+            met = decided.met = set()
         if addresses in met and len(self.calls) < most:  # none is forgotten for it
             met.discard(addresses)
-            return None
-        if len(met) >= most:
-            met.clear()
+            return False
         met.add(addresses)
-        return decided.aimed(addresses)
+        return True
 
     def decide(self, key: Key, operands: Operands, plan: Plan, *, mobile: bool = False) -> Remembered:
         """Keep what was decided for calls of a signature; return this one, which is remembered.

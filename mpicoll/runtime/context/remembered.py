@@ -21,7 +21,7 @@ Identity = tuple[str, Any, Any]
 Key = tuple[Any, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Decided:
     """A call that is decided, wherever its arrays are.
 
@@ -29,15 +29,17 @@ class Decided:
         operands: of one such call, without memory.
         plan: what was chosen.
         places: of input and output: the number of the argument in whose memory it lies, and the bytes from there.
-        mobile: the call whose programs can be aimed at any arrays, None where they cannot.
+        can_be_aimed: its programs can be aimed at any arrays.
+        mobile: the call whose programs are aimed so, None before it was needed.
         met: pairs of addresses at which it was aimed, since the last of them got programs of their own.
     """
 
     operands: Operands
     plan: Plan
     places: tuple[tuple[int, int], tuple[int, int]]
+    can_be_aimed: bool = False
     mobile: Remembered | None = None
-    met: set[tuple[int, ...]] = field(default_factory=set)
+    met: set[tuple[int, ...]] | None = None
 
     @staticmethod
     def of(operands: Operands, plan: Plan, addresses: tuple[int, ...], mobile: bool) -> Decided:
@@ -46,12 +48,12 @@ class Decided:
         places = _place(source, addresses), _place(target, addresses)
         if operands.output is operands.input:
             target = source
-        still = replace(operands, input=source, output=target)
-        return Decided(still, plan, places, Remembered(still, plan) if mobile else None)
+        return Decided(replace(operands, input=source, output=target), plan, places, mobile)
 
     def aimed(self, addresses: tuple[int, ...]) -> Remembered:
         """Return the mobile call, whose programs are to be aimed at these addresses."""
-        assert self.mobile is not None
+        if self.mobile is None:
+            self.mobile = Remembered(self.operands, self.plan)
         (source, start), (target, begin) = self.places
         self.mobile.aims = addresses[source] + start, addresses[target] + begin
         return self.mobile
