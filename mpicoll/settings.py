@@ -157,7 +157,7 @@ TABLE: dict[str, Setting] = {
         Setting("scratch_limit", 1 << 28, _SOME_BYTES, "most bytes of scratch that one call may use at a time"),
         Setting("cuda_aware", None, _YES_NO_AUTO, "`yes` or `no` overrides what was found out about the MPI library"),
         Setting("path", None, _PATH, "how device arrays travel: a path that `python -m mpicoll info` lists, or `auto`"),
-        Setting("mapped_bytes", 128 << 20, _BYTES, "most bytes of a communicator's inboxes on a GPU, path `mapped`; 0: none"),
+        Setting("mapped_bytes", 128 << 20, _BYTES, "bytes of inboxes on a GPU at most, for path `mapped`; 0: none"),
         Setting("mapped_shared", False, _YES_NO, "path mapped also where ranks share a GPU: slow, for tests"),
         Setting("debug", 0, _COUNT, "1 compares every call over the ranks before it starts; 2 prints its plan, too"),
         Setting(
