@@ -335,3 +335,20 @@ def test_the_first_call_may_be_one_that_does_not_block():
     comm.Barrier()
     assert comm._identities is comm._get_context().cache.identities
     comm.Free()
+
+
+@pytest.mark.parametrize("what", ["dtype", "size", "device", "contiguous", "address", "class", None])
+def test_an_array_in_the_place_of_another_is_compared(machine, what):
+    """All that reading sees; where nothing differs it is the same call, whatever object it is."""
+
+    class Mine(Array):
+        pass
+
+    x, y = Array(), Array()
+    machine.note((x, y, MPI.SUM))
+    other = Mine() if what == "class" else Array(device=int(what == "device"))
+    other.data.ptr = x.data.ptr + (what == "address")
+    other.dtype = "f8" if what == "dtype" else x.dtype
+    other.size = 8 - (what == "size")
+    other._c_contiguous = what != "contiguous"
+    assert machine.ran((other, y, MPI.SUM)) == (what is None)
