@@ -7,11 +7,11 @@ text and the kind of GPU.  So a job on as many ranks, with the same settings, lo
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from mpi4py import MPI
 from rich.progress import Progress
@@ -84,11 +84,5 @@ def run(dtypes: tuple[str, ...], redops: tuple[str, ...], largest: int) -> int:
     made = warm(comm, backend, todo, quiet=world.rank > 0 or not sys.stderr.isatty())
     if world.rank == 0:
         print(f"{made} of {len(todo)} kinds of calls made on {world.size} ranks in {time.perf_counter() - begin:.1f} s")
-        print(f"kernels are kept in {_folder()}")
+        print(f"kernels are kept in {os.environ.get('CUPY_CACHE_DIR', '~/.cupy/kernel_cache')}")
     return 0
-
-
-def _folder() -> Any:
-    from cupy.cuda.compiler import get_cache_dir
-
-    return get_cache_dir()

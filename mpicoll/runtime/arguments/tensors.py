@@ -77,18 +77,18 @@ def _current_stream(device: int) -> int:
 
 def check_of(tensor: Any) -> Callable[[Any], bool]:
     """Return what tells whether a tensor is as this one, of which `state_of` says all, in less time than that."""
-    kind, dtype, device, count, address = type(tensor), tensor.dtype, tensor.device, tensor.numel(), tensor.data_ptr()
-    cuda, index = device.type == "cuda", device.index
+    kind, dtype, count, address = type(tensor), tensor.dtype, tensor.numel(), tensor.data_ptr()
+    device, is_complex, cuda = tensor.get_device(), tensor.is_complex(), tensor.device.type == "cuda"
     stream_of_now = sys.modules["cupy"].cuda.get_current_stream if cuda else None
     return lambda now: (
         type(now) is kind
         and now.data_ptr() == address
         and now.numel() == count
         and now.dtype is dtype
-        and now.device == device
+        and now.get_device() == device
         and now.is_contiguous()
-        and not (now.requires_grad or now.is_neg() or now.is_conj())
-        and (stream_of_now is None or _current_stream(index) == stream_of_now().ptr)
+        and not (now.requires_grad or now.is_neg() or (is_complex and now.is_conj()))
+        and (stream_of_now is None or _current_stream(device) == stream_of_now().ptr)
     )
 
 

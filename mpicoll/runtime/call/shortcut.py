@@ -76,7 +76,8 @@ def note(
     if arrays:
         others = [b for b in buffers if not any(b is array for array in arrays)]
         cache.note_identity(call, identity, arrays, others, (asked, where, (*run, None), call))
-    elif np.ndarray in map(type, buffers):  # which is not watched: one that is could not be resized
+    elif any(type(b) is np.ndarray or is_tensor_class(type(b)) for b in buffers):
+        # which are not watched: an array that is could not be resized
         cache.note_identity(call, identity, [], [], (asked, where, (*run, checks), call))
 
 
