@@ -87,7 +87,7 @@ class Recorder:
 
     def __init__(self):
         self.log, self.last, self.current, self.capturing, self.ready = [], 100, CALLER, set(), True
-        self.strange, self.busy = False, set()  # to this thread, the device is; streams
+        self.strange, self.busy, self.asked = False, set(), []  # to this thread, the device is; streams
         note = self.note
         runtime = SimpleNamespace(
             getDevice=lambda: 0,
@@ -98,7 +98,7 @@ class Recorder:
             eventSynchronize=note("await"),
             streamSynchronize=note("await stream"),
             eventQuery=lambda event: 0 if self.ready else 600,
-            streamQuery=lambda stream: 600 if stream in self.busy else 0,
+            streamQuery=lambda stream: self.asked.append(stream) or (600 if stream in self.busy else 0),
             deviceGetAttribute=lambda attribute, device: 132,
             graphLaunch=note("graph"),
             deviceSynchronize=note("device"),

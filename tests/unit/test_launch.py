@@ -205,7 +205,7 @@ def test_where_there_is_little_room_the_kernel_has_fewer_blocks(machine):
     call()
     machine.capturing.add(STREAM)
     call()
-    assert machine.done() == [("room", STREAM, None), KERNEL] * 2
+    assert machine.done() == [("room", STREAM, None), KERNEL, KERNEL]
     assert machine.blocks[-2:] == [2, GRID[0]]
     machine.capturing.clear()
     room.blocks = GRID[0]

@@ -381,3 +381,34 @@ def test_a_call_in_place_is_its_kernel(made, comm, method):
     getattr(comm, method)(MPI.IN_PLACE, y)
     getattr(comm, method)(MPI.IN_PLACE, x)
     assert [one[0] for one in made.taken()] == ["captured"] * 2
+
+
+def test_what_is_captured_asks_no_other_stream(made, comm):
+    """The question would end a capture in CUDA's global mode, as PyTorch's are."""
+    held = [np.ones(8) for _ in range(10)]
+    for stream in (OTHER, CALLER, OTHER):
+        made.current = stream
+        comm.Allreduce(held[0], held[1])
+    assert made.asked
+    made.current = CALLER
+    made.capturing.add(CALLER)
+    made.asked.clear()
+    for pair in zip(held[::2], held[1::2], strict=True):
+        for _ in range(3):
+            comm.Allreduce(*pair)
+    assert not made.asked
+    assert len([one for one in made.taken() if one[0] == "captured"]) == 15
+
+
+def test_a_communicator_whose_kernel_has_waited_in_vain_is_freed_without_the_others(made, mapped):
+    """Nobody has noticed so far; a rank that did not come then may not come now."""
+    comm = mpicoll.Communicator(MPI.COMM_SELF.Dup())
+    context = comm._get_context()
+    context.size, context.attached["mapped"] = 2, peers_of(2)
+    with mpicoll.override(timeout=5):
+        comm.Allreduce(np.ones(8), np.ones(8))
+    late(context.attached["mapped"], 1)
+    made.taken()
+    comm.Free()
+    assert "rank 0, waiting in its kernel for 5 s" in context.broken
+    assert made.taken() == []

@@ -221,6 +221,9 @@ class Context(Traffic):
         if self.freed:
             return
         self.settle()
+        for look in self.looks:
+            with suppress(StalledError):  # then it is broken, and no rank is waited for
+                look()
         live.discard(self)
         if not self.broken:
             for attachment in self.attachments():

@@ -33,7 +33,7 @@ def mobile_launcher(
     memory: list[tuple[str, int]],
     stream: int,
     order: Order,
-    residents: Residents,
+    residents: Residents | None,
     owner: object,
 ) -> tuple[Action, Callable[[int, int], None]]:
     """Return an action that launches a call's kernel in the order of the calls, and what aims it beforehand.
@@ -47,7 +47,7 @@ def mobile_launcher(
         memory: buffer of each of these cells, and bytes from the buffer's start.
         stream: address of the stream.
         order: where the call takes its turn.
-        residents: of the device.
+        residents: of the device, None for a call that is captured: questions to other streams could end the capture.
         owner: keeps the stream alive.
     """
     cells = [(int(buffer == "output"), start) for buffer, start in memory]
@@ -59,6 +59,9 @@ def mobile_launcher(
     def call() -> None:
         if order.stream != stream:
             order.switch(stream, owner)
+        if residents is None:
+            plain(stream)
+            return
         if residents.stream != stream or most > residents.blocks:
             residents.switch(stream, owner)
         plain(stream, min(most, residents.blocks))
@@ -88,18 +91,21 @@ def call_launcher(
         nonlocal graph, launched
         if order.stream != stream:
             order.switch(stream, owner)
-        if residents.stream != stream or most > residents.blocks:
-            residents.switch(stream, owner)
         try:
             into_graph = captured(stream)
         except RuntimeError:
             into_graph = is_captured(stream)  # raises what explains it
-        whole = most <= residents.blocks and not into_graph
-        if graph is not None and whole:
-            launch(graph.executable, stream)
+        if into_graph:
+            plain(stream)  # what is captured is the kernel itself, and no other stream is asked
             return
-        plain(stream, most if into_graph else min(most, residents.blocks))  # what is captured is the kernel itself
-        if whole:
+        if residents.stream != stream or most > residents.blocks:
+            residents.switch(stream, owner)
+        if most > residents.blocks:
+            plain(stream, residents.blocks)
+        elif graph is not None:
+            launch(graph.executable, stream)
+        else:
+            plain(stream)
             launched += 1
             graph = _graph(plain, device) if launched == PLAIN else None
 

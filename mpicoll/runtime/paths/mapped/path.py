@@ -112,7 +112,8 @@ class MappedPath(Path):
         plain = plain_launch(kernel.function, packed, kernel.grid, peers.device, kernel.module)
         most, order, residents = kernel.grid[0], peers.order, residents_of(peers.device)
         if bound.mobile:
-            launch, bound.aim = mobile_launcher(plain, most, packed, kernel.memory, stream, order, residents, owner)
+            room = None if captured else residents
+            launch, bound.aim = mobile_launcher(plain, most, packed, kernel.memory, stream, order, room, owner)
         else:
             launch = call_launcher(plain, most, stream, peers.device, order, residents, owner)
         bound.add(LAUNCH, launch, *then)
