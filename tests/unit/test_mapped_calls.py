@@ -397,7 +397,7 @@ def test_what_is_captured_asks_no_other_stream(made, comm):
         for _ in range(3):
             comm.Allreduce(*pair)
     assert not made.asked
-    assert len([one for one in made.taken() if one[0] == "captured"]) == 15
+    assert len([one for one in made.taken() if one[0] == "captured" and one[2] == CALLER]) == 15
 
 
 def test_a_communicator_whose_kernel_has_waited_in_vain_is_freed_without_the_others(made, mapped):
