@@ -136,6 +136,19 @@ class Ranks:
         assert self.libraries[rank].run_grid(ctypes.byref(packed), *grid) == 0
 
 
+def called(ranks, turn, tiles):
+    """Make a call whose blocks have so many tiles, and look at all results."""
+    blocks, shared = ranks.schedules[0].blocks, ranks.card.row.shared
+    count = blocks * (tiles * ranks.protocol.tile // 4) - 3
+    counts = split(count, blocks, 4)
+    inputs = [np.arange(count, dtype="f4") % 97 + 100 * r + 1000 * turn for r in range(ranks.size)]
+    outputs = [x.copy() if shared else np.full(count, -1, "f4") for x in inputs]
+    wanted = inputs[0] if shared else np.sum(inputs, axis=0)
+    ranks.call(outputs if shared else inputs, outputs, counts)
+    for found in outputs:
+        np.testing.assert_array_equal(found, wanted)
+
+
 CASES = [
     ("allreduce.one_shot", 3, LINES, 2),
     ("allreduce.two_shot", 2, LINES, 1),
@@ -152,17 +165,8 @@ CASES = [
 def test_several_calls_of_several_waves(mapped, tmp_path, name, size, protocol, slots, first):
     """The number of calls passes 2^32 on the way; sizes change, so that slots are used otherwise."""
     ranks = Ranks(mapped, name, size, protocol, slots, tmp_path, first)
-    blocks = ranks.schedules[0].blocks
     for turn in range(CALLS):
-        tiles = (5, 1, 4, 2, 5)[turn] * slots
-        count = blocks * (tiles * protocol.tile // 4) - 3
-        counts = split(count, blocks, 4)
-        inputs = [np.arange(count, dtype="f4") % 97 + 100 * r + 1000 * turn for r in range(size)]
-        outputs = [x.copy() if ranks.card.row.shared else np.full(count, -1, "f4") for x in inputs]
-        wanted = inputs[0] if ranks.card.row.shared else np.sum(inputs, axis=0)
-        ranks.call(outputs if ranks.card.row.shared else inputs, outputs, counts)
-        for found in outputs:
-            np.testing.assert_array_equal(found, wanted)
+        called(ranks, turn, (5, 1, 4, 2, 5)[turn] * slots)
     assert [int(piece[0]) for piece in ranks.pieces] == [first + CALLS] * size
 
 
@@ -172,16 +176,8 @@ def test_slots_are_taken_in_turn_where_a_grid_is_kept_small(mapped, tmp_path, na
     """Each rank has another number of warps, and none has one for each of its 7 slots, but the last."""
     ranks = Ranks(mapped, name, size, protocol, 7, tmp_path)
     ranks.most = [1, 2, 7][:size]
-    blocks = ranks.schedules[0].blocks
     for turn, tiles in enumerate((30, 3, 7, 16)):
-        count = blocks * (tiles * protocol.tile // 4) - 3
-        counts = split(count, blocks, 4)
-        inputs = [np.arange(count, dtype="f4") % 97 + 100 * r + 1000 * turn for r in range(size)]
-        outputs = [x.copy() if ranks.card.row.shared else np.full(count, -1, "f4") for x in inputs]
-        wanted = inputs[0] if ranks.card.row.shared else np.sum(inputs, axis=0)
-        ranks.call(outputs if ranks.card.row.shared else inputs, outputs, counts)
-        for found in outputs:
-            np.testing.assert_array_equal(found, wanted)
+        called(ranks, turn, tiles)
 
 
 def test_a_kernel_behind_one_that_was_given_up_leaves_at_once(mapped, tmp_path):

@@ -1,0 +1,214 @@
+"""Calls on the path mapped that do not block, and time limits: what is enqueued, who waits for whom, who tells."""
+
+# Fixtures are imported, and parameters have their names.
+# ruff: noqa: F401, F811
+
+import gc
+import struct
+import weakref
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import mpicoll
+from mpicoll.errors import StalledError
+from unit.recorded_cuda import CALLER, OTHER, bound_for, comm, late, made, mapped, peers, peers_of, x, y
+
+
+def test_a_first_call_that_does_not_block_goes_through_its_flight(made, comm, peers, x, y):
+    side = peers.side.ptr
+    comm.Iallreduce(x, y).Wait()
+    begin, ordered, *_, launched, end, waited = made.taken()
+    assert (begin[0], begin[2], ordered) == ("record", CALLER, ("wait", side, begin[1]))
+    assert (launched[0], launched[2]) == ("launch", side)
+    assert (end[0], end[2], waited) == ("record", side, ("await", end[1]))
+    # the caller's stream need not wait, for the host has
+
+
+def test_a_call_that_does_not_block_is_enqueued(made, comm, peers, x, y):
+    """Once it is remembered; the host waits for nothing, and two events serve any number of calls."""
+    side = peers.side.ptr
+    comm.Iallreduce(x, y).Wait()
+    made.taken()
+    used = set()
+    for again in range(4):
+        request = comm.Iallreduce(x, y)
+        begin, ordered, *middle, end = made.taken()
+        (kernel,) = [one[0] for one in middle if one[0] in ("launch", "graph")]
+        assert kernel == ("launch", "graph", "graph", "graph")[again]
+        assert (begin[0], begin[2], ordered) == ("record", CALLER, ("wait", side, begin[1]))
+        assert (end[0], end[2]) == ("record", side)
+        made.current = CALLER if again < 2 else OTHER
+        request.Wait()
+        made.current = CALLER
+        assert sorted(made.taken()) == [("wait", s, end[1]) for s in ((CALLER,) if again < 2 else (CALLER, OTHER))]
+        used |= {begin[1], end[1]}
+    assert len(used) == 2
+    (one,) = comm._get_context().cache.calls.values()
+    assert list(one.programs) == [(id(comm._get_context().slot(0)), side)]
+    comm.Allreduce(x, y)
+    assert len(one.programs) == 2
+    assert ("wait", CALLER, peers.order.event.ptr) in made.taken()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_call_that_does_not_block_is_tested(made, comm, x, y, again):
+    """It is complete when its kernel is."""
+    if again:
+        comm.Iallreduce(x, y).Wait()
+    made.ready = False
+    request = comm.Iallreduce(x, y)
+    assert not request.Test()
+    assert [one for one in made.taken() if one[0] != "captured"][-1][0] == "record"
+    made.ready = True
+    assert request.Test()
+    assert [what for what, *_ in made.taken()] == ([] if again else ["await"])
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_host_can_wait_for_a_call_that_does_not_block(made, comm, peers, x, y, again):
+    if again:
+        comm.Iallreduce(x, y).Wait()
+    request = comm.Iallreduce(x, y)
+    ends = [one[1] for one in made.taken() if one[0] == "record"]
+    request.Wait(synchronize=True)
+    awaited = [one[1] for one in made.taken() if one[0] == "await"]
+    assert awaited == ends[-1:] or not again
+
+
+def test_the_callers_stream_is_captured_by_the_time_of_the_wait(made, comm, x, y):
+    """It cannot wait for what is outside of the graph: the host does."""
+    comm.Iallreduce(x, y).Wait()
+    request = comm.Iallreduce(x, y)
+    _, end, _ = made.taken()[-1]
+    made.capturing.add(CALLER)
+    request.Wait()
+    assert made.taken() == [("await", end)]
+
+
+def test_the_arrays_of_a_request_that_is_let_go_live_until_its_end(made, comm, peers):
+    """And no longer; its event is used again."""
+    x, y = np.ones(8), np.ones(8)
+    gone = weakref.ref(y)
+    comm.Iallreduce(x, y).Wait()
+    made.ready = False
+    comm.Iallreduce(x, y).Free()
+    del y
+    gc.collect()
+    assert gone() is not None
+    made.ready = True
+    comm.Iallreduce(x, np.ones(8)).Wait()
+    comm.Iallreduce(x, np.ones(8)).Wait()
+    gc.collect()
+    assert gone() is None
+    assert not peers.hand.lingering
+
+
+def test_a_rank_that_does_not_come_is_told_by_a_thread(made, comm, peers, x, y, caplog, monkeypatch):
+    """Once, also where no call is made any more; the next one raises."""
+    from mpicoll.runtime.paths.mapped import watchdog
+
+    context = comm._get_context()
+    monkeypatch.setattr(watchdog, "PAUSE", 0.001)
+    with mpicoll.override(timeout=5):
+        for _ in range(4):
+            comm.Allreduce(x, y)
+        (thread,) = watchdog._threads
+        late(peers, 1)
+        thread.join(10)
+    assert not thread.is_alive()
+    (told,) = [one.getMessage() for one in caplog.records]
+    assert "rank 0, waiting in its kernel for 5 s; rank 1 did not come" in told
+    with pytest.raises(StalledError, match="rank 1 did not come"), mpicoll.override(timeout=5):
+        comm.Allreduce(x, y)
+    context.broken = ""
+
+
+def test_the_host_can_wait_for_all_calls(made, comm, peers, x, y):
+    """On the stream of the last one, which comes after all others; it raises what they have met."""
+    comm.Synchronize()
+    with mpicoll.override(timeout=5):
+        comm.Allreduce(x, y)
+        comm.Iallreduce(x, y)
+    made.taken()
+    comm.Synchronize()
+    assert made.taken() == [("await stream", peers.side.ptr)]
+    context = comm._get_context()
+    late(peers, 1)
+    with pytest.raises(StalledError, match="rank 1 did not come"):
+        comm.Synchronize()
+    context.broken = ""
+
+
+def test_calls_with_a_time_limit_take_the_shortcut(made, comm, peers, x, y):
+    """And look there, too."""
+    context = comm._get_context()
+    with mpicoll.override(timeout=5):
+        for _ in range(4):
+            comm.Allreduce(x, y)
+        assert comm._identities
+        assert made.taken()
+        late(peers, 1)
+        with pytest.raises(StalledError, match="rank 1 did not come"):
+            comm.Allreduce(x, y)
+    assert not made.taken()
+    context.broken = ""
+
+
+def test_a_persistent_call_is_bound_once(made, comm, peers, x, y):
+    side = peers.side.ptr
+    request = comm.Allreduce_init(x, y)
+    prepared = request._prepared
+    assert (prepared.side, prepared.plan.path, prepared.lane) == (side, "mapped", 0)
+    assert made.taken() == []
+    begun = set()
+    for times in range(4):
+        made.current = CALLER if times < 3 else OTHER
+        request.Start()
+        request.Wait()
+        log = made.taken()
+        assert (log[0][0], log[0][2], log[1]) == ("record", made.current, ("wait", side, log[0][1]))
+        kind = ("launch", "launch", "graph", "graph")[times]
+        assert [one for one in log if one[0] in ("launch", "graph")] == [(kind, log[2][1], side)]
+        *_, end, waited = log
+        assert (end[0], end[2], waited) == ("record", side, ("wait", made.current, end[1]))
+        begun.add(log[0][1])
+    assert len(begun) == 1
+    request.Free()
+    assert prepared.bound.actions == []
+    assert not any(call.programs for call in comm._get_context().cache.calls.values())
+
+
+def test_a_late_rank_ends_a_call_that_does_not_block(made, comm, peers, x, y):
+    context = comm._get_context()
+    with pytest.raises(StalledError, match="rank 1 did not come"), mpicoll.override(timeout=5):
+        made.ready = False
+        request = comm.Iallreduce(x, y)
+        late(peers, 1)
+        made.ready = True
+        request.Wait()
+    assert context.broken
+    context.broken = ""
+
+
+def test_a_stalled_communicator_tells_its_kernels(mapped, comm, peers):
+    context = comm._get_context()
+    error = context.stalled("a call", "nobody came")
+    assert str(error) == "a call; nobody came"
+    assert bytes(peers._view[:4]) == struct.pack("=I", 1)
+    context.broken = ""
+
+
+def test_a_communicator_whose_kernel_has_waited_in_vain_is_freed_without_the_others(made, mapped):
+    """Nobody has noticed so far; a rank that did not come then may not come now."""
+    comm = mpicoll.Communicator(MPI.COMM_SELF.Dup())
+    context = comm._get_context()
+    context.size, context.attached["mapped"] = 2, peers_of(2)
+    with mpicoll.override(timeout=5):
+        comm.Allreduce(np.ones(8), np.ones(8))
+    late(context.attached["mapped"], 1)
+    made.taken()
+    comm.Free()
+    assert "rank 0, waiting in its kernel for 5 s" in context.broken
+    assert made.taken() == []
