@@ -173,9 +173,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
             context = self._context = started_context_of(self, self._rules)
             self._identities = context.cache.identities
         call = Call(context, "nonblocking", method, arguments, algorithm, stream, self._rules)
-        known = self._identities.get((method, id(arguments[0]), id(arguments[1]))) if len(arguments) > 1 else None
-        if known is None or known[2][4] is not None:  # what can change is looked at
-            known = noted(self._identities, method, arguments)
+        known = shortcut.looked_up(self._identities, method, arguments)
         found = shortcut.found(known, arguments, algorithm, stream, self._rules)
         return Request(call, starting.nonblocking(call, found))
 
