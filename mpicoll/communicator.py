@@ -218,12 +218,13 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         return context
 
     def Synchronize(self) -> None:
-        """Return when this rank's calls on the path mapped so far are complete on the device; local.
+        """Return when this rank's calls so far are complete, those on the path mapped on the device, too; local.
 
         Raises:
             StalledError: a rank did not come to one of them within the time limit.
         """
-        self._get_context().synchronize()
+        if self._context is not None:
+            self._context.synchronize()
 
     def Free(self) -> None:
         """Free the communicator, once the calls in flight on it have ended; collective."""

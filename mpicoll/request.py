@@ -35,8 +35,8 @@ class Begun(Protocol):
     def check(self) -> None:
         """Raise the error with which it has ended, if there is one."""
 
-    def let_go(self) -> None:
-        """Leave it alone; it goes on."""
+    def let_go(self) -> bool:
+        """Leave it alone, and tell whether it goes on."""
 
 
 class Request:
@@ -74,9 +74,9 @@ class Request:
         return self._operation is None
 
     def Wait(self, *, synchronize: bool = False) -> Literal[True]:
-        """Return when the result is safe for work on the call's stream, and on the current one.
+        """Return when the result is safe for work on the call's stream.
 
-        On the path mapped these streams wait for the call, and the host goes on.
+        On the path mapped that stream waits for the call, and the current one, and the host goes on.
         What interrupts it (a signal's handler that raises) leaves the call as it is: it can be waited for again.
 
         Args:
@@ -102,10 +102,9 @@ class Request:
 
     def __del__(self) -> None:
         operation = getattr(self, "_operation", None)
-        if operation is None or sys.is_finalizing() or operation.traffic.broken:
+        if operation is None or sys.is_finalizing():
             return
-        if not operation.done:  # it lives on
-            operation.let_go()
+        if operation.let_go() and not operation.traffic.broken:  # it lives on
             warnings.warn(f"unfinished {self._call.method.lower()} request was dropped", ResourceWarning, stacklevel=2)
 
     def Free(self) -> None:

@@ -35,19 +35,6 @@ class Words(bytearray):
     ptr = 4096
 
 
-class Device:
-    id = 0
-
-    def __init__(self, number=None):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-
 class DriverError(RuntimeError):
     #: CUDA_ERROR_INVALID_CONTEXT
     status = 201
@@ -82,15 +69,36 @@ def stream_class(made):
     return Stream
 
 
+def device_class(made):
+    """Return the class of a recorder's devices."""
+
+    class Device:
+        id = 0
+
+        def __init__(self, number=None):
+            self.number, self.outer = number or 0, []
+
+        def __enter__(self):
+            self.outer.append(made.device)
+            made.device = self.number
+            return self
+
+        def __exit__(self, *_):
+            made.device = self.outer.pop()
+
+    return Device
+
+
 class Recorder:
     """What stands for CuPy: it enqueues nothing, and notes what was to be."""
 
     def __init__(self):
         self.log, self.last, self.current, self.capturing, self.ready = [], 100, CALLER, set(), True
+        self.device, self.devices = 0, []  # the current one, and that of each note
         self.strange, self.busy, self.asked = False, set(), []  # to this thread, the device is; streams
         note = self.note
         runtime = SimpleNamespace(
-            getDevice=lambda: 0,
+            getDevice=lambda: self.device,
             CUDARuntimeError=CudaError,
             streamIsCapturing=lambda stream: stream in self.capturing,
             eventRecord=note("record"),
@@ -117,7 +125,7 @@ class Recorder:
             driver=SimpleNamespace(launchKernel=self.launch, CUDADriverError=DriverError),
             Event=lambda **_: SimpleNamespace(ptr=self.number()),
             Stream=stream,
-            Device=Device,
+            Device=device_class(self),
             get_current_stream=lambda device=0: stream(self.current),
             alloc_pinned_memory=Words,
         )
@@ -131,7 +139,7 @@ class Recorder:
         return self.last
 
     def note(self, what):
-        return lambda *arguments: self.log.append((what, *arguments))
+        return lambda *arguments: self.devices.append(self.device) or self.log.append((what, *arguments))
 
     def launch(self, function, *rest):
         if self.strange:

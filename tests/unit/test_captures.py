@@ -134,7 +134,7 @@ def test_a_launch_on_a_barred_default_stream_is_explained(machine):
 def test_a_captured_call_is_not_found_by_its_arrays(monkeypatch, captured, noted):
     """It has no wait for its end, which a time limit demands outside of the graph."""
     kept = []
-    cache = SimpleNamespace(find=lambda key: SimpleNamespace(blocking=None, found=0))
+    cache = SimpleNamespace(find=lambda key: SimpleNamespace(blocking=None, found=0), find_mobile=None)
     context = SimpleNamespace(calls=0, broken="", cache=cache)
     monkeypatch.setattr(conductor, "where", lambda stream: (0, False, PLAIN, captured))
     monkeypatch.setattr(conductor, "_bound_again", lambda *_: Bound())

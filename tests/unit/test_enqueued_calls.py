@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.errors import StalledError
+from mpicoll.runtime.arguments import arrays
 from unit.recorded_cuda import CALLER, OTHER, bound_for, comm, late, made, mapped, peers, peers_of, x, y
 
 
@@ -130,10 +131,11 @@ def test_the_host_can_wait_for_all_calls(made, comm, peers, x, y):
     comm.Synchronize()
     with mpicoll.override(timeout=5):
         comm.Allreduce(x, y)
-        comm.Iallreduce(x, y)
+        comm.Iallreduce(x, y).Wait()
     made.taken()
     comm.Synchronize()
-    assert made.taken() == [("await stream", peers.side.ptr)]
+    marked, waited = made.taken()
+    assert (marked[0], marked[2], waited) == ("record", peers.side.ptr, ("await", marked[1]))
     context = comm._get_context()
     late(peers, 1)
     with pytest.raises(StalledError, match="rank 1 did not come"):
@@ -212,3 +214,122 @@ def test_a_communicator_whose_kernel_has_waited_in_vain_is_freed_without_the_oth
     comm.Free()
     assert "rank 0, waiting in its kernel for 5 s" in context.broken
     assert made.taken() == []
+
+
+def test_the_arrays_device_is_current_while_a_call_is_enqueued_and_awaited(made, mapped, monkeypatch):
+    """Streams of address 0 are the current device's; the one that is current at Wait waits, too."""
+    monkeypatch.setattr(arrays, "device_of", lambda array: 1)
+    comm = mpicoll.Communicator(MPI.COMM_SELF.Dup())
+    context = comm._get_context()
+    context.size, context.attached["mapped"] = 2, peers_of(2, device=1)
+    request = comm.Allreduce_init(np.ones(8), np.zeros(8))
+    made.taken()
+    made.devices.clear()
+    request.Start()
+    assert set(made.devices) == {1}
+    made.taken()
+    made.devices.clear()
+    request.Wait()
+    assert ([what for what, *_ in made.taken()], made.devices, made.device) == (["wait", "wait"], [1, 0], 0)
+    request.Free()
+    comm.Free()
+
+
+def test_a_persistent_call_can_be_started_after_a_refusal(made, comm, x, y):
+    """Its last call was on a stream that was being captured: another one could not wait for it."""
+    request = comm.Allreduce_init(x, y)
+    made.current = OTHER
+    comm.Allreduce(np.ones(8), np.ones(8))
+    made.capturing.add(OTHER)
+    made.current = CALLER
+    with pytest.raises(mpicoll.UnsupportedError, match="make it before or after the capture"):
+        request.Start()
+    made.capturing.clear()
+    made.taken()
+    request.Start()
+    request.Wait()
+    assert [one[0] for one in made.taken()].count("launch") == 1
+    request.Free()
+
+
+def test_the_callers_stream_lives_until_the_wait(made, comm, x, y):
+    comm.Iallreduce(x, y).Wait()
+    held, current = [made.module.cuda.Stream()], made.module.cuda.get_current_stream
+    made.module.cuda.get_current_stream = lambda device=0: held[0]
+    request, gone = comm.Iallreduce(x, y), weakref.ref(held[0])
+    made.module.cuda.get_current_stream = current
+    held.clear()
+    gc.collect()
+    assert gone() is not None
+    request.Wait()
+
+
+def test_calls_in_flight_go_on_while_the_host_waits(made, comm, peers, x, y, monkeypatch):
+    """Another rank may launch its kernel only after a message of theirs."""
+    from mpicoll.runtime.paths.mapped import enqueued, inboxes
+
+    waited = []
+    for module in (enqueued, inboxes):
+        monkeypatch.setattr(module, "wait_for", lambda condition: waited.append(condition()))
+        monkeypatch.setattr(module, "in_flight", ["another call"])
+    comm.Iallreduce(x, y).Wait()
+    request = comm.Iallreduce(x, y)
+    request.Wait(synchronize=True)
+    peers.synchronize()
+    assert waited == [True, True]
+
+
+def test_a_request_can_be_tested_after_its_communicator_was_freed(made, mapped, x, y):
+    comm = mpicoll.Communicator(MPI.COMM_SELF.Dup())
+    context = comm._get_context()
+    context.size, context.attached["mapped"] = 2, peers_of(2)
+    comm.Iallreduce(x, y).Wait()
+    requests = [comm.Iallreduce(x, y) for _ in range(2)]
+    comm.Free()
+    assert requests[0].Test()
+    assert requests[1].Wait(synchronize=True)
+
+
+def test_a_captured_kernel_with_a_time_limit_is_watched(made, comm, peers, x, y):
+    """A replay may wait in vain; nothing but its note tells."""
+    comm.Allreduce(x, y)
+    made.capturing.add(CALLER)
+    with mpicoll.override(timeout=5):
+        comm.Allreduce(x, y)
+    made.capturing.clear()
+    context = comm._get_context()
+    late(peers, 1)
+    with pytest.raises(StalledError, match="waiting in its kernel for 5 s; rank 1 did not come"):
+        comm.Synchronize()
+    context.broken = ""
+
+
+def test_what_was_needed_is_let_go_when_the_host_has_waited(made, comm, peers, x, y):
+    comm.Iallreduce(x, y).Wait()
+    made.ready = False
+    comm.Iallreduce(x, y).Free()
+    assert len(peers.hand.lingering) == 1
+    made.ready = True
+    comm.Synchronize()
+    assert not peers.hand.lingering
+
+
+def test_waiting_for_no_calls(made, mapped):
+    """Local, before the first call, too."""
+    comm = mpicoll.Communicator(MPI.COMM_SELF.Dup())
+    comm.Synchronize()
+    assert comm._context is None
+    comm.Free()
+
+
+def test_a_call_that_is_launched_later_is_never_aimed(made, comm, monkeypatch):
+    """Its program would have the arrays of the latest call by then."""
+    monkeypatch.setattr("mpicoll.runtime.call.conductor.in_flight", ["another call"])
+    monkeypatch.setattr("mpicoll.runtime.call.flight.in_flight", ["another call"])
+    held = [np.ones(8) for _ in range(6)]
+    for pair in zip(held[::2], held[1::2], strict=True):
+        comm.Allreduce(*pair)
+        comm.Iallreduce(*pair).Wait()
+    cache = comm._get_context().cache
+    assert not any(one.mobile for one in cache.decided.values())
+    assert len(cache.calls) == 3

@@ -201,7 +201,7 @@ def test_where_there_is_little_room_the_kernel_has_fewer_blocks(machine):
         call()
     assert machine.done()[-1] == ("graph", 1, STREAM)
     room.blocks = 2
-    room.switch = lambda stream, owner: machine.log.append(("room", stream, owner))
+    room.switch = lambda stream, owner: machine.log.append(("room", stream, owner)) or room.blocks
     call()
     machine.capturing.add(STREAM)
     call()
@@ -219,6 +219,7 @@ def test_the_room_is_asked_for_when_another_stream_has_launched(machine):
     def switch(stream, owner):
         room.stream, room.blocks = stream, 2
         machine.log.append(("room", stream, owner))
+        return 2
 
     room.switch = switch
     _, call = launcher(owner="owner", room=room)

@@ -285,3 +285,54 @@ def test_a_mapping_beside_another_shares_its_order(made, mapped, peers):
     peers.close(lambda: None)
     assert [one[1] for one in made.taken() if one[0] in ("unmap", "free")] == [4 << 30, 3 << 30, 2 << 30, 1 << 30]
     peers.larger = None
+
+
+@pytest.fixture
+def more(made, mapped, peers, monkeypatch):
+    """The larger mapping, which is made for the first call that wants it."""
+    from mpicoll.runtime.paths.mapped import path
+
+    larger = peers_of(2)
+
+    def connect(*_):
+        yield lambda: True
+        return larger
+
+    monkeypatch.setattr(path, "connect", connect)
+    yield larger
+    peers.larger = None
+
+
+@pytest.mark.parametrize("errors", ["", "agree"])
+def test_a_long_call_is_bound_to_the_larger_mapping_from_the_first_time_on(made, comm, peers, more, errors):
+    """With the same arrays or others: a rank that binds anew must not write elsewhere than one that does not."""
+    held = [np.ones(1 << 18) for _ in range(4)]
+    with mpicoll.override(errors=errors):
+        for pair in (held[:2], held[:2], held[2:]):
+            comm.Allreduce(*pair)
+    assert (len(peers.kernels), len(more.kernels)) == (0, 1)
+
+
+def test_a_long_call_that_was_captured_first_is_bound_anew(made, comm, peers, more):
+    """A capture can map nothing; once there is more, all ranks use it."""
+    x, y = np.ones(1 << 18), np.ones(1 << 18)
+    comm.Allreduce(x[:8], y[:8])
+    made.capturing.add(CALLER)
+    comm.Allreduce(x, y)
+    assert (len(peers.kernels), len(more.kernels)) == (2, 0)
+    made.capturing.clear()
+    comm.Allreduce(x, y)
+    made.capturing.add(CALLER)
+    for pair in ((x, y), (x.copy(), y.copy())):
+        comm.Allreduce(*pair)
+    assert (len(peers.kernels), len(more.kernels)) == (2, 2)
+
+
+@pytest.mark.parametrize("size", [2, 8, 22, 64, 167])
+def test_every_number_of_ranks_has_room_for_a_tile(mapped, size):
+    from mpicoll.runtime.paths.mapped.inbox_layout import PLACES, InboxLayout, least_bytes
+    from mpicoll.runtime.paths.mapped.source import PART
+
+    least = least_bytes(size)
+    assert InboxLayout(size, least).inbox_bytes("lines") == PART * PLACES
+    assert InboxLayout(size, least - 1).inbox_bytes("lines") < PART * PLACES

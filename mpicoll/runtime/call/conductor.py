@@ -26,6 +26,7 @@ from mpicoll.runtime.paths import offer
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress import faults, running
 from mpicoll.runtime.progress.exchange import Routine, finished
+from mpicoll.runtime.progress.turns import in_flight
 
 #: method, arguments, algorithm, stream, and the communicator's rules
 CallArguments = tuple[str, tuple[Any, ...], Any, Any, str]
@@ -41,7 +42,8 @@ def blocking(context: Context, asked_for: CallArguments) -> None:
         place = where(stream)
         key = call_key(method, arguments, algorithm, rules, place)
         cache = context.cache
-        known = cache.find(key) or cache.find_mobile(key) or cache.find_anywhere(key)
+        mobile = cache.find if in_flight else cache.find_mobile  # one that may be launched later has its own program
+        known = cache.find(key) or mobile(key) or cache.find_anywhere(key)
         if known is not None:
             context.calls += 1
             bound = known.blocking

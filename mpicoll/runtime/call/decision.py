@@ -137,6 +137,8 @@ def decided(
         if all(one.unconnected for one in words):
             assert operands is not None
             yield from offer.connecting(context, operands.device)
+            if call.plan is not None:
+                yield from path(call.plan.path).provide(context, call.plan)
             continue
         smaller = next(tries, None)
         if smaller is None or not any(one.short for one in words):
@@ -145,10 +147,8 @@ def decided(
     called = next((w.fingerprint.collective for w in words if w.fingerprint), call.method.lower())
     settle(f"{called} #{context.calls}", words, error)
     assert found is not None
-    assert call.plan is not None
-    if not call.is_captured:  # for the next call of its kind: this one is bound
-        yield from path(call.plan.path).provide(context, call.plan)
     if settings.debug > 1:
+        assert call.plan is not None
         plan = explained(call.plan, found[0], context)
         print(f"[mpicoll rank {context.rank}] {plan}", file=sys.stderr, flush=True)
     return found
@@ -170,15 +170,25 @@ def _tried(
     if trouble is not None or operands is None:
         assert trouble is not None
         return None, Word.refusing(what, trouble), trouble
-    unconnected = operands.device >= 0 and not offer.is_connected(call.context)
-    if unconnected:
-        return None, Word(what, unconnected=True), None
     try:
+        if operands.device >= 0 and _lacks(call, operands, limit):
+            return None, Word(what, unconnected=True), None
         found, bound, plan = yield from _bound(call, operands, limit, bind)
     except Exception as error:
         return None, Word.refusing(what, error), error
     flow = Flow.of(found, call.context.size)
     return (found, bound), Word(operands.method, Fingerprint.of(call.form, found, plan), flow), None
+
+
+def _lacks(call: Call, operands: Operands, limit: int) -> bool:
+    """Tell whether a call on device arrays needs something of all ranks first; arguments as in `_bound`."""
+    context = call.context
+    if not offer.is_connected(context):
+        return True
+    plan = call.plan = plan_for(
+        at_home(operands, context), context, call.algorithm, call.rules, limit, call.is_captured
+    )
+    return not call.is_captured and path(plan.path).lacks(context, plan)
 
 
 def _bound(call: Call, operands: Operands, limit: int, bind: Bind) -> Routine[tuple[Operands, Bound, Plan]]:

@@ -11,7 +11,7 @@ from mpicoll.runtime.call import execute
 from mpicoll.runtime.call.decision import Call, remember
 from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.context.slot import Slot
-from mpicoll.runtime.cuda.streams import Pointer, address_on, on
+from mpicoll.runtime.cuda.streams import Pointer, address_of, at, current_stream, on
 from mpicoll.runtime.paths.table import path
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress import turns
@@ -143,12 +143,14 @@ def enqueued(
         keep: lives until the end of the call.
         aims: addresses at which a mobile program is to be aimed.
     """
-    caller = address_on(device, call.stream)
-    call.captured_on(caller)
-    with turns.lock:  # another thread may aim the same program
-        if bound.aim is not None and aims is not None:
-            bound.aim(*aims)
-        return path(plan.path).enqueued(bound, call.context, caller, keep)
+    with at(device):
+        stream = call.stream if call.stream is not None else current_stream(device)
+        caller = address_of(stream)
+        call.captured_on(caller)
+        with turns.lock:  # another thread may aim the same program
+            if bound.aim is not None and aims is not None:
+                bound.aim(*aims)
+            return path(plan.path).enqueued(bound, call.context, caller, (keep, stream))
 
 
 @dataclass

@@ -49,6 +49,8 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
         begun = _straight(call, known) if operands.device < 0 else _enqueued(call, known)
         if begun is not None:
             return begun
+        if known.aims is not None:  # another thread has something in flight by now
+            known = cache.find_anywhere(key)
     else:
         operands, trouble = read(call)
         if operands is None or not is_repeatable(operands, place):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from heapq import nsmallest
 from typing import Any
 
@@ -169,6 +169,17 @@ class CallCache:
         watched = [weakref.ref(array, gone) for array in arrays]
         self.identities[identity] = (*known, (watched, others))
         call.identities.add(identity)
+
+    def drop_programs(self, which: Callable[[Plan], bool]) -> None:
+        """Let calls of some plans be bound anew, which stay decided.
+
+        Args:
+            which: tells of a plan whether its programs must not run again.
+        """
+        with self._changing:
+            mobile = [one.mobile for one in self.decided.values() if one.mobile]
+            for call in [one for one in (*self.calls.values(), *mobile) if which(one.plan)]:
+                self._forget(call)
 
     def clear(self) -> None:
         """Forget all calls, and free their programs."""

@@ -115,6 +115,10 @@ class Context(Traffic):
     def check(self) -> None:
         """Refuse what no call can be made on, and any call after one that stalled on a device."""
         super().check()
+        self.look()
+
+    def look(self) -> None:
+        """Raise what earlier calls have met on a device."""
         for look in self.looks:
             look()
 
@@ -123,7 +127,8 @@ class Context(Traffic):
         return [one for one in self.attached.values() if not isinstance(one, str)]
 
     def synchronize(self) -> None:
-        """Wait on the host for all calls that were enqueued on a device; raises what they have met there."""
+        """Wait on the host for all calls, also what they enqueued on a device; raises what they have met there."""
+        self.settle()
         for attachment in self.attachments():
             attachment.synchronize()
         self.check()
@@ -221,9 +226,9 @@ class Context(Traffic):
         if self.freed:
             return
         self.settle()
-        for look in self.looks:
-            with suppress(StalledError):  # then it is broken, and no rank is waited for
-                look()
+        with suppress(StalledError):  # then it is broken, and no rank is waited for
+            self.look()
+        self.looks.clear()
         live.discard(self)
         if not self.broken:
             for attachment in self.attachments():

@@ -62,8 +62,12 @@ class Path:
         """
         return False
 
+    def lacks(self, context: Context, plan: Plan) -> bool:
+        """Tell whether a call with a plan needs something of all ranks beyond `prepare`; equal on all."""
+        return False
+
     def provide(self, context: Context, plan: Plan) -> Routine[None]:
-        """Get what a call with a plan needs of all ranks beyond `prepare`; whether it does is equal on all.
+        """Get what a call with a plan lacks of all ranks.
 
         Args:
             context: the communicator's.

@@ -133,8 +133,9 @@ class Operation:
         if self.complete is not None:
             self.complete()
 
-    def let_go(self) -> None:
-        """Leave it alone: it lives on among the operations in flight."""
+    def let_go(self) -> bool:
+        """Leave it alone, and tell whether it lives on among the operations in flight."""
+        return not self.done
 
     def pending(self) -> str:
         """Return in words what it waits for."""

@@ -6,7 +6,6 @@ which the caller's stream waits where `Wait` is called.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import cupy
@@ -14,7 +13,7 @@ import cupy
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.cuda.streams import is_open
 from mpicoll.runtime.program.bound import Bound
-from mpicoll.runtime.progress import running
+from mpicoll.runtime.progress.turns import in_flight, wait_for
 
 _runtime, _current_stream = cupy.cuda.runtime, cupy.cuda.get_current_stream
 
@@ -37,17 +36,17 @@ class HandoverEvents:
     def end(self) -> Any:
         """Return an event for the end of a call."""
         if self.lingering:
-            self.lingering, before = [], self.lingering
-            for event, keep in before:
-                self.leave(event, keep)
+            self.look()
         return self.unused.pop() if self.unused else _event()
 
-    def leave(self, event: Any, keep: object) -> None:
-        """Keep what a call needs until its end."""
-        if _runtime.eventQuery(event.ptr) == 0:
-            self.unused.append(event)
-        else:
-            self.lingering.append((event, keep))
+    def look(self) -> None:
+        """Let go of what was needed until the ends of calls that have come."""
+        self.lingering, before = [], self.lingering
+        for event, keep in before:
+            if _runtime.eventQuery(event.ptr) == 0:
+                self.unused.append(event)
+            else:
+                self.lingering.append((event, keep))
 
 
 class EnqueuedCall:
@@ -57,30 +56,28 @@ class EnqueuedCall:
         traffic: of the communicator whose call it is.
     """
 
-    __slots__ = "_caller", "_end", "_hand", "_keep", "traffic"
+    __slots__ = "_caller", "_device", "_end", "_hand", "_keep", "traffic"
 
     def __init__(self, traffic: Context, bound: Bound, hand: HandoverEvents, caller: int, keep: object) -> None:
-        """Enqueue a program on the side stream, after what is on the caller's stream.
+        """Enqueue a program on the side stream, after what is on the caller's stream; its device is current.
 
         Args:
             traffic: see above.
             bound: the program.
             hand: events, and the side stream.
             caller: address of the caller's stream.
-            keep: lives until the end of the call.
+            keep: lives until the end of the call, as the caller's stream must.
         """
         self.traffic, self._hand, self._caller, self._keep = traffic, hand, caller, keep
-        side, begin = hand.side, hand.begin.ptr
-        self._end: Any = hand.end()
+        self._device = bound.device
+        self._end: Any = None
+        side, begin, end = hand.side, hand.begin.ptr, hand.end()
         _runtime.eventRecord(begin, caller)
         _runtime.streamWaitEvent(side, begin)
-        try:
-            for action in bound.actions:
-                action()
-        except BaseException as error:
-            running.failed(bound, traffic, error)
-            raise
-        _runtime.eventRecord(self._end.ptr, side)
+        for action in bound.actions:  # where one raises, nothing is on its way that the others wait for
+            action()
+        _runtime.eventRecord(end.ptr, side)
+        self._end = end
 
     @property
     def done(self) -> bool:
@@ -91,31 +88,39 @@ class EnqueuedCall:
 
     def check(self) -> None:
         """Raise StalledError if a rank did not come to a kernel within the time limit."""
-        self.traffic.check()
+        self.traffic.look()
 
     def wait(self) -> None:
         """Let the caller's stream wait for its end, and the current stream; the host where these cannot."""
         if self._end is None:
             return
-        end = self._end.ptr
-        caller, current = self._caller, _current_stream().ptr
-        _let_wait(caller, end)
-        if current != caller:
+        caller, end, current = self._caller, self._end.ptr, _current_stream().ptr
+        same = _runtime.getDevice() == self._device
+        if same:
+            _let_wait(caller, end)
+        else:  # a stream of address 0 is the current device's
+            with cupy.cuda.Device(self._device):
+                _let_wait(caller, end)
+        if current != caller or not same:
             _let_wait(current, end)
         self._give_back()
 
     def synchronize(self) -> None:
-        """Return when its work is complete."""
+        """Return when its work is complete; meanwhile all calls in flight go on."""
+        if in_flight:
+            wait_for(lambda: self.done)
         if self._end is not None:
             _runtime.eventSynchronize(self._end.ptr)
             self._give_back()
         self.check()
 
-    def let_go(self) -> None:
-        """Leave it alone; what it needs lives until its end."""
-        if self._end is not None and not sys.is_finalizing():
-            self._hand.leave(self._end, self._keep)
-            self._end = self._keep = None
+    def let_go(self) -> bool:
+        """Leave it alone, and tell whether it may not have ended; what it needs lives until its end."""
+        if self._end is None:
+            return False
+        self._hand.lingering.append((self._end, self._keep))
+        self._end = self._keep = None
+        return True
 
     def _give_back(self) -> None:
         """Let others have the event: a stream that was told to wait for it does not look at it again."""

@@ -64,3 +64,8 @@ class InboxLayout:
         """Return the bytes of an inbox for one source, parity and wave: a quarter of all for `lines`."""
         quarter = max(self.nbytes - self.lines, 0) // 4 // (4 * self.size) // PART * PART
         return quarter if protocol == "lines" else 3 * quarter
+
+
+def least_bytes(size: int) -> int:
+    """Return the bytes of a piece in which every inbox has room for one tile at each place, on so many ranks."""
+    return InboxLayout(size, 0).lines + 4 * 4 * size * PART * PLACES

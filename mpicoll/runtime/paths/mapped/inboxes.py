@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import cupy
 from mpi4py import MPI
 
-from mpicoll.runtime.cuda.streams import new_stream
+from mpicoll.runtime.cuda.streams import is_open, new_stream
 from mpicoll.runtime.cuda.work import ANY_WAY
 from mpicoll.runtime.paths.mapped import nvlink
 from mpicoll.runtime.paths.mapped.enqueued import HandoverEvents
@@ -25,6 +25,7 @@ from mpicoll.runtime.paths.mapped.inbox_layout import PLACES, InboxLayout
 from mpicoll.runtime.paths.mapped.order import Order
 from mpicoll.runtime.paths.mapped.source import PART
 from mpicoll.runtime.progress.exchange import Routine, exchanged, met
+from mpicoll.runtime.progress.turns import in_flight, wait_for
 from mpicoll.settings import format_bytes
 
 _runtime = cupy.cuda.runtime
@@ -88,8 +89,16 @@ class Peers:
 
     def synchronize(self) -> None:
         """Wait on the host for the kernels of all calls: the last one's stream has waited for those before."""
-        if self.order.stream is not None:
-            _runtime.streamSynchronize(self.order.stream)
+        stream = self.order.stream
+        if stream is None or not is_open(stream):
+            return
+        with cupy.cuda.Device(self.device):
+            end = cupy.cuda.Event(disable_timing=True)
+            _runtime.eventRecord(end.ptr, stream)
+            if in_flight:  # other ranks may wait for messages of those before they launch
+                wait_for(lambda: bool(_runtime.eventQuery(end.ptr) == 0))
+            _runtime.eventSynchronize(end.ptr)
+        self.hand.look()
 
     def late(self) -> int | None:
         """Return the rank for which a kernel has waited in vain, None if there was none."""
@@ -106,6 +115,7 @@ class Peers:
             self.larger.close(meet)
         with cupy.cuda.Device(self.device):
             _runtime.deviceSynchronize()
+            self.hand.look()
             meet()
             for rank, piece in enumerate(self.pieces):
                 if rank != self.rank:
@@ -153,7 +163,7 @@ def connect(
         yield from met(comm)
         _free(device, made)
         return why
-    return Peers(device, layout, pieces, comm.rank, all(all_linked), first)
+    return _on(device, lambda: Peers(device, layout, pieces, comm.rank, all(all_linked), first))
 
 
 def _on(device: int, act: Callable[[], T]) -> T:

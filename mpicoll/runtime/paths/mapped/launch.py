@@ -62,9 +62,10 @@ def mobile_launcher(
         if residents is None:
             plain(stream)
             return
-        if residents.stream != stream or most > residents.blocks:
-            residents.switch(stream, owner)
-        plain(stream, min(most, residents.blocks))
+        room = residents.blocks
+        if residents.stream != stream or most > room:
+            room = residents.switch(stream, owner)
+        plain(stream, min(most, room))
 
     return call, aim
 
@@ -98,10 +99,11 @@ def call_launcher(
         if into_graph:
             plain(stream)  # what is captured is the kernel itself, and no other stream is asked
             return
-        if residents.stream != stream or most > residents.blocks:
-            residents.switch(stream, owner)
-        if most > residents.blocks:
-            plain(stream, residents.blocks)
+        room = residents.blocks
+        if residents.stream != stream or most > room:
+            room = residents.switch(stream, owner)
+        if most > room:
+            plain(stream, room)
         elif graph is not None:
             launch(graph.executable, stream)
         else:

@@ -18,6 +18,7 @@ from mpicoll.runtime.cuda.streams import is_captured
 from mpicoll.runtime.paths.base import Path
 from mpicoll.runtime.paths.mapped import watchdog
 from mpicoll.runtime.paths.mapped.enqueued import EnqueuedCall
+from mpicoll.runtime.paths.mapped.inbox_layout import least_bytes
 from mpicoll.runtime.paths.mapped.inboxes import Peers, connect
 from mpicoll.runtime.paths.mapped.kernel import is_in_place, kernel_of, packed_argument, piece_for, wants_more
 from mpicoll.runtime.paths.mapped.launch import call_launcher, mobile_launcher
@@ -64,19 +65,29 @@ class MappedPath(Path):
         if context.size == 1 or not settings.mapped_bytes:
             context.attached[self.name] = "there is one rank" if context.size == 1 else "mapped_bytes is 0"
             return
-        nbytes = min(FIRST, settings.mapped_bytes)
+        nbytes = min(max(FIRST, least_bytes(context.size)), settings.mapped_bytes)
         context.attached[self.name] = yield from connect(context.comm, device, nbytes, bool(settings.mapped_shared))
 
     def needs_no_copy(self, plan: Plan, operands: Operands, context: Context) -> bool:
         """Tell whether each thread has read what is in the place of an element before it writes that."""
         return is_in_place(plan, operands, context, _peers(context))
 
+    def lacks(self, context: Context, plan: Plan) -> bool:
+        """Tell whether this is the first call that could use more memory than there is mapped."""
+        peers = _peers(context)
+        return peers.larger is None and settings.mapped_bytes > peers.layout.nbytes and wants_more(plan, peers)
+
     def provide(self, context: Context, plan: Plan) -> Routine[None]:
-        """Map more memory for the first call that can use it; what calls before it are bound to stays."""
-        peers, most = _peers(context), settings.mapped_bytes
-        if peers.larger is None and most > peers.layout.nbytes and wants_more(plan, peers):
-            shared = bool(settings.mapped_shared)
+        """Map more memory for the first call that can use it.
+
+        Programs and graphs of short calls stay as they are.  Those of long ones, such as captured calls, are bound
+        anew from now on, or one rank would write into other inboxes than another one reads.
+        """
+        peers = _peers(context)
+        if self.lacks(context, plan):
+            most, shared = settings.mapped_bytes, bool(settings.mapped_shared)
             peers.larger = yield from connect(context.comm, peers.device, most, shared, peers)
+            context.cache.drop_programs(lambda plan: plan.path == self.name and wants_more(plan, peers))
 
     def home(self, context: Context) -> int:
         """Return the device of the inboxes, -1 if there are none."""
@@ -105,8 +116,9 @@ class MappedPath(Path):
         owner, peers = cupy.cuda.get_current_stream(), piece_for(plan, _peers(context))
         kernel = kernel_of(plan, operands, context, peers)
         captured = is_captured(stream)
-        if settings.timeout > 0 and not captured:
-            bound.add(ORDER, watchdog.look_of(context, peers, settings.timeout))
+        if settings.timeout > 0:
+            look = watchdog.look_of(context, peers, settings.timeout)
+            bound.add(ORDER, None if captured else look)
         bases = operands.bases
         packed = packed_argument([bases[buffer] + start for buffer, start in kernel.memory], kernel.rest)
         plain = plain_launch(kernel.function, packed, kernel.grid, peers.device, kernel.module)
@@ -153,7 +165,7 @@ def add_wait(bound: Bound, context: Context, event: int) -> None:
 
     def end() -> None:
         _runtime.eventSynchronize(event)
-        context.check()
+        context.look()
 
     bound.add(SYNC, end, poll=ended)
 

@@ -15,6 +15,7 @@ Slots that have no warp of their own are taken in turn.
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from typing import Any
 
@@ -42,9 +43,15 @@ class Residents:
         self.stream: int | None = None
         self.blocks, self._seen, self._alone = self.most, 1, 0
         self._busy: dict[int, tuple[int, Any]] = {}
+        self._lock = threading.Lock()
 
-    def switch(self, stream: int, owner: Any) -> None:
-        """Set the limit for a stream, on which a kernel is launched next; `owner` keeps the stream alive."""
+    def switch(self, stream: int, owner: Any) -> int:
+        """Return the blocks at most of a kernel that is launched next on a stream; `owner` keeps the stream alive."""
+        with self._lock:
+            self._switch(stream, owner)
+            return self.blocks
+
+    def _switch(self, stream: int, owner: Any) -> None:
         busy = {other: kept for other, kept in self._busy.items() if not _is_idle(other)}
         before, _ = busy.pop(stream, (0, None))
         self._alone = 0 if busy else self._alone + 1
