@@ -104,8 +104,10 @@ def test_a_long_call_that_was_captured_first_is_bound_anew(made, comm, peers, mo
     made.capturing.add(CALLER)
     comm.Allreduce(x, y)
     assert (len(peers.kernels), len(more.kernels)) == (2, 0)
+    bound = [list(one.programs.values()) for one in comm._get_context().cache.calls.values()]
     made.capturing.clear()
     comm.Allreduce(x, y)
+    assert [[one.alive for one in programs] for programs in bound] == [[True], [False]]
     made.capturing.add(CALLER)
     for pair in ((x, y), (x.copy(), y.copy())):
         comm.Allreduce(*pair)

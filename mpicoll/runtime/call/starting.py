@@ -40,8 +40,7 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
     if known is None:
         place, cache = where(call.stream), context.cache
         key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
-        mobile = cache.find_mobile if nothing_waits() else cache.find  # one that is launched later has its own program
-        known = cache.find(key) or mobile(key) or cache.find_anywhere(key)
+        known = cache.find(key) or cache.find_mobile(key) or cache.find_anywhere(key)
     operands: Operands | None
     if known is not None:
         context.calls += 1
@@ -49,7 +48,7 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
         begun = _straight(call, known) if operands.device < 0 else _enqueued(call, known)
         if begun is not None:
             return begun
-        if known.aims is not None:  # another thread has something in flight by now
+        if known.aims is not None:  # one that is launched later has its own program
             known = cache.find_anywhere(key)
     else:
         operands, trouble = read(call)
