@@ -256,9 +256,10 @@ def test_the_callers_stream_lives_until_the_wait(made, comm, x, y):
     for _ in range(2):
         comm.Iallreduce(x, y).Wait()
     held, current = [made.module.cuda.Stream()], made.module.cuda.get_current_stream
-    made.module.cuda.get_current_stream = lambda device=0: held[0]
+    made.current = address = held[0].ptr
+    made.module.cuda.get_current_stream = lambda device=0: held[0] if made.current == address else current(device)
     request, gone = comm.Iallreduce(x, y), weakref.ref(held[0])
-    made.module.cuda.get_current_stream = current
+    made.module.cuda.get_current_stream, made.current = current, CALLER
     held.clear()
     gc.collect()
     assert gone() is not None
