@@ -253,11 +253,11 @@ def test_a_persistent_call_can_be_started_after_a_refusal(made, comm, x, y):
 
 
 def test_the_callers_stream_lives_until_the_wait(made, comm, x, y):
-    for _ in range(2):
-        comm.Iallreduce(x, y).Wait()
     held, current = [made.module.cuda.Stream()], made.module.cuda.get_current_stream
     made.current = address = held[0].ptr
     made.module.cuda.get_current_stream = lambda device=0: held[0] if made.current == address else current(device)
+    for _ in range(2):
+        comm.Iallreduce(x, y).Wait()  # now it is remembered, on this stream
     request, gone = comm.Iallreduce(x, y), weakref.ref(held[0])
     made.module.cuda.get_current_stream, made.current = current, CALLER
     held.clear()
