@@ -118,18 +118,18 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         The first four arguments are as in `Call`, the others are functions and tables.  This is one function, in which
         everything is at hand: each look-up and each call of another one takes time.
         """
-        known = self._identities.get((method, id(arguments[0]), id(arguments[1])))
+        identities = {} if is_finalized() else self._identities  # MPI could not be asked for an address
+        known = identities.get((method, id(arguments[0]), id(arguments[1])))
         if known is None or not (
             (checks := known[2][4]) is None or (checks[0](arguments[0]) and checks[1](arguments[1]))
         ):
-            known = noted(self._identities, method, arguments)
+            known = noted(identities, method, arguments)
         if known is not None:
             asked, where, (context, turn, bound, actions, _), _, _ = known
             rest, exact, wanted, given, rules, scope, assigned, registered = asked
             get_stream, current, get_device, device = where
             if (
-                not is_finalized()
-                and arguments[2:] == rest
+                arguments[2:] == rest
                 and (not exact or all(map(is_, arguments[2:], rest)))
                 and algorithm == wanted
                 and stream is given

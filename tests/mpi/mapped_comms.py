@@ -30,6 +30,8 @@ def connected(nbytes: int = 0, **values: Any) -> Any:
         comm = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
         context = comm._get_context()
         offer.connect(context, cupy.cuda.Device().id)
+    if nbytes and not isinstance(context.attached["mapped"], str):
+        context.attached["mapped"].larger = "it is to be narrow"
     if isinstance(context.attached["mapped"], str):
         _why.append(f"path mapped is not offered: {context.attached['mapped']}")
         comm.Free()

@@ -114,7 +114,7 @@ def noted(
         method: the call.
         arguments: as in the call.
     """
-    if len(arguments) < 2:
+    if len(arguments) < 2 or not identities:
         return None
     known = identities.get(place_of(method, arguments))
     if known is None:
@@ -127,7 +127,7 @@ def looked_up(
     identities: dict[Identity, tuple[Any, ...]], method: str, arguments: tuple[Any, ...]
 ) -> tuple[Any, ...] | None:
     """Return what was noted of a call with these buffers, or in their places; as `Communicator._run` does in line."""
-    if len(arguments) < 2:
+    if len(arguments) < 2 or MPI.Is_finalized():
         return None
     one, other = arguments[0], arguments[1]
     known = identities.get((method, id(one), id(other)))
