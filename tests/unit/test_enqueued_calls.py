@@ -3,6 +3,7 @@
 # Fixtures are imported, and parameters have their names.
 # ruff: noqa: F401, F811
 
+import ctypes
 import gc
 import struct
 import weakref
@@ -335,3 +336,20 @@ def test_a_call_that_is_launched_later_is_never_aimed(made, comm, monkeypatch):
     cache = comm._get_context().cache
     assert not any(one.mobile for one in cache.decided.values())
     assert len(cache.calls) == 3
+
+
+def test_a_call_is_aimed_at_its_own_arrays_whatever_another_thread_begins(made, comm, monkeypatch):
+    """An operation of another communicator comes between the two questions."""
+    launched, answers = [], iter([True, True, True, False, True, False])
+
+    def launch(function, *rest):
+        packed = ctypes.c_void_p.from_address(rest[8]).value
+        launched.append(max((ctypes.c_uint64 * 2).from_address(packed)))
+
+    made.module.cuda.driver.launchKernel = launch
+    memory = np.zeros(64)
+    comm.Iallreduce(memory[:4], memory[10:14]).Wait()
+    monkeypatch.setattr("mpicoll.runtime.call.starting.nothing_waits", lambda: next(answers, True))
+    for k in range(1, 4):
+        comm.Iallreduce(memory[:4], memory[10 + k : 14 + k]).Wait()
+    assert launched == [memory.ctypes.data + 8 * (10 + k) for k in range(4)]

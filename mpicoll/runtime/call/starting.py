@@ -40,7 +40,8 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
     if known is None:
         place, cache = where(call.stream), context.cache
         key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
-        known = cache.find(key) or cache.find_mobile(key) or cache.find_anywhere(key)
+        mobile = cache.find_mobile if nothing_waits() else cache.find  # one that is launched later has its own program
+        known = cache.find(key) or mobile(key) or cache.find_anywhere(key)
     operands: Operands | None
     if known is not None:
         context.calls += 1
@@ -48,8 +49,6 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
         begun = _straight(call, known) if operands.device < 0 else _enqueued(call, known)
         if begun is not None:
             return begun
-        if known.aims is not None:  # one that is launched later has its own program
-            known = cache.find_anywhere(key)
     else:
         operands, trouble = read(call)
         if operands is None or not is_repeatable(operands, place):
@@ -68,7 +67,7 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
 
 def _enqueued(call: Call, known: Remembered) -> Any:
     """Return a remembered call, all of it enqueued, None if there is more to it than launches."""
-    if not (path(known.plan.path).captures and nothing_waits()):
+    if known.aims is None and not (path(known.plan.path).captures and nothing_waits()):  # else that was asked before
         return None
     bound = known.beside
     if bound is None or not bound.alive:
