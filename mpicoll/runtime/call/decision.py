@@ -125,9 +125,7 @@ def decided(
     context = call.context
     if not asked():
         assert operands is not None
-        if operands.device >= 0:
-            yield from offer.connecting(context, operands.device)
-        return (yield from _bound(call, operands, settings.scratch_limit, bind))[:2]
+        return (yield from _decided_here(call, operands, bind))
     tries = iter(SHRINK)
     limit = settings.scratch_limit >> next(tries)
     while True:
@@ -154,6 +152,18 @@ def decided(
     return found
 
 
+def _decided_here(call: Call, operands: Operands, bind: Bind) -> Routine[tuple[Operands, Bound]]:
+    """Return (operands, program) of a call on which the ranks need not agree first; arguments as in `decided`."""
+    context = call.context
+    if operands.device >= 0:
+        yield from offer.connecting(context, operands.device)
+    found = at_home(operands, context)
+    plan = _planned(call, found, settings.scratch_limit)
+    if not call.is_captured:
+        yield from path(plan.path).provide(context, plan)
+    return (yield from _bound(call, found, plan, bind))
+
+
 def _tried(
     call: Call, operands: Operands | None, trouble: Exception | None, limit: int, bind: Bind
 ) -> Routine[tuple[tuple[Operands, Bound] | None, Word, Exception | None]]:
@@ -171,46 +181,40 @@ def _tried(
         assert trouble is not None
         return None, Word.refusing(what, trouble), trouble
     try:
-        if operands.device >= 0 and _lacks(call, operands, limit):
-            return None, Word(what, unconnected=True), None
-        found, bound, plan = yield from _bound(call, operands, limit, bind)
+        unconnected = Word(what, unconnected=True)
+        if operands.device >= 0 and not offer.is_connected(call.context):
+            return None, unconnected, None
+        home = at_home(operands, call.context)
+        plan = _planned(call, home, limit)
+        if not call.is_captured and path(plan.path).lacks(call.context, plan):
+            return None, unconnected, None
+        found, bound = yield from _bound(call, home, plan, bind)
     except Exception as error:
         return None, Word.refusing(what, error), error
     flow = Flow.of(found, call.context.size)
     return (found, bound), Word(operands.method, Fingerprint.of(call.form, found, plan), flow), None
 
 
-def _lacks(call: Call, operands: Operands, limit: int) -> bool:
-    """Tell whether a call on device arrays needs something of all ranks first; arguments as in `_bound`."""
-    context = call.context
-    if not offer.is_connected(context):
-        return True
-    plan = call.plan = plan_for(
-        at_home(operands, context), context, call.algorithm, call.rules, limit, call.is_captured
-    )
-    return not call.is_captured and path(plan.path).lacks(context, plan)
+def _planned(call: Call, operands: Operands, limit: int) -> Plan:
+    """Return the plan of a call with so many bytes of scratch at most."""
+    call.plan = plan_for(operands, call.context, call.algorithm, call.rules, limit, call.is_captured)
+    return call.plan
 
 
-def _bound(call: Call, operands: Operands, limit: int, bind: Bind) -> Routine[tuple[Operands, Bound, Plan]]:
-    """Return (operands, program, plan) of a call, on the communicator's device.
+def _bound(call: Call, operands: Operands, plan: Plan, bind: Bind) -> Routine[tuple[Operands, Bound]]:
+    """Return (operands, program) of a call that is planned, without a copy where its path needs none.
 
     Args:
         call: as it was made.
         operands: of the call.
-        limit: bytes of scratch at most.
+        plan: what was chosen.
         bind: returns the call's program.
     """
-    found = at_home(operands, call.context)
-    plan = call.plan = plan_for(found, call.context, call.algorithm, call.rules, limit, call.is_captured)
-    way = path(plan.path)
-    if found.held and way.needs_no_copy(plan, found, call.context):
-        found = found.without_copy()
-    if found.held and call.is_captured:
-        offer.refuse_copies(found)
-    if not (call.is_captured or asked()):
-        yield from way.provide(call.context, plan)
-    bound = yield from bind(plan, found)
-    return found, bound, plan
+    if operands.held and path(plan.path).needs_no_copy(plan, operands, call.context):
+        operands = operands.without_copy()
+    if operands.held and call.is_captured:
+        offer.refuse_copies(operands)
+    return operands, (yield from bind(plan, operands))
 
 
 def at_home(operands: Operands, context: Context) -> Operands:

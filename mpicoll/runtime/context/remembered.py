@@ -15,8 +15,6 @@ from mpicoll.runtime.program.bound import Bound
 Where = tuple[int, int]
 #: method, and the identities or places of its first two arguments
 Identity = tuple[str, Any, Any]
-
-
 #: signature, and two addresses, see `call/call_key.py`
 Key = tuple[Any, ...]
 
@@ -42,13 +40,13 @@ class Decided:
     met: set[tuple[int, ...]] | None = None
 
     @staticmethod
-    def of(operands: Operands, plan: Plan, addresses: tuple[int, ...], mobile: bool) -> Decided:
+    def of(operands: Operands, plan: Plan, addresses: tuple[int, ...], can_be_aimed: bool) -> Decided:
         """Return what holds for all calls of one signature, from one whose arrays are at these addresses."""
         source, target = _extent(operands.input), _extent(operands.output)
         places = _place(source, addresses), _place(target, addresses)
         if operands.output is operands.input:
             target = source
-        return Decided(replace(operands, input=source, output=target), plan, places, mobile)
+        return Decided(replace(operands, input=source, output=target), plan, places, can_be_aimed)
 
     def aimed(self, addresses: tuple[int, ...]) -> Remembered:
         """Return the mobile call, whose programs are to be aimed at these addresses."""
@@ -121,5 +119,3 @@ class Remembered:
         """Return the program for a slot and stream, None if there is none that can run."""
         found = self.programs.get(where)
         return found if found is not None and found.alive else None
-
-
