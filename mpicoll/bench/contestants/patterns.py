@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from importlib import import_module
-from importlib.util import find_spec
+from functools import cache
 from itertools import cycle
 
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.bench.contestants.torch_distributed import Pytorch
+from mpicoll.bench.contestants.torch_distributed import Pytorch, tensors_on, why_no_tensors
 from mpicoll.bench.measure.backends import Backend
 from mpicoll.communicator import Communicator
 
@@ -104,14 +102,12 @@ class _PytorchCalls:
             backend: where the tensors live.
             count: elements of the vector.
         """
-        place = "cpu" if backend.device < 0 else f"cuda:{backend.device}"
-        zeros, reduce = partial(torch.torch.zeros, device=place), torch.dist.all_reduce
+        zeros, reduce = tensors_on(backend), torch.dist.all_reduce
         x, y, whole = zeros(count), zeros(count), zeros(count + SIZES)
         block = count + -count % torch.size
         sent, received = zeros(block), zeros(block)
-        sizes, arrays = cycle(range(count, count + SIZES)), cycle([x])
-        if ARRAYS * count * ITEM <= MOST_BYTES:
-            arrays = cycle([zeros(count) for _ in range(ARRAYS)])
+        sizes = cycle(range(count, count + SIZES))
+        arrays = cycle([zeros(count) for _ in range(ARRAYS if _has_room(count) else 1)])
         self.calls: dict[str, Call] = {
             "same arrays": lambda: reduce(x),
             "fresh views": lambda: reduce(x[:]),
@@ -156,17 +152,14 @@ def _in_turn(comm: Communicator, backend: Backend, count: int) -> list[Pattern]:
 
 def _tensors(comm: Communicator, backend: Backend, count: int) -> list[Pattern]:
     """Return the patterns of PyTorch's tensors, none where it is not installed, or has no such device."""
-    if find_spec("torch") is None:
+    if why_no_tensors(backend):
         return []
-    torch = import_module("torch")
-    if backend.device >= 0 and not torch.cuda.is_available():
-        return []
-    place = "cpu" if backend.device < 0 else f"cuda:{backend.device}"
-    x, y = (torch.zeros(count, device=place) for _ in range(2))
+    zeros = tensors_on(backend)
+    x, y = zeros(count), zeros(count)
     return [
         Pattern("tensors", lambda: comm.Allreduce(x, y)),
         Pattern("fresh views of tensors", lambda: comm.Allreduce(x[:], y[:]), lambda: (x[:], y[:])),
-        *_arrays_in_turn("tensors", comm, count, lambda: torch.zeros(count, device=place)),
+        *_arrays_in_turn("tensors", comm, count, lambda: zeros(count)),
     ]
 
 
@@ -179,10 +172,15 @@ def _arrays_in_turn(kind: str, comm: Communicator, count: int, make: Callable[[]
         count: elements of each.
         make: returns one.
     """
-    if ARRAYS * count * ITEM > MOST_BYTES:
+    if not _has_room(count):
         return []
     arrays = cycle([make() for _ in range(ARRAYS)])
     return [Pattern(f"{ARRAYS} {kind} in turn", lambda: comm.Allreduce(MPI.IN_PLACE, next(arrays)), known=4 * ARRAYS)]
+
+
+def _has_room(count: int) -> bool:
+    """Tell whether there is room for many arrays of so many elements."""
+    return ARRAYS * count * ITEM <= MOST_BYTES
 
 
 def _alltoall(comm: Communicator, backend: Backend, count: int) -> list[Pattern]:

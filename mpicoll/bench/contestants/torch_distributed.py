@@ -173,18 +173,27 @@ def _like(tensor: Any) -> Any:
     return None if tensor is None else tensor.new_zeros(tensor.shape)
 
 
-def _why_not(backend: Backend) -> str:
-    """Return why PyTorch cannot serve, "" if it can."""
+def why_no_tensors(backend: Backend) -> str:
+    """Return why there are no tensors where a backend's arrays live, "" if there are."""
     if find_spec("torch") is None:
         return "PyTorch is not installed"
-    if backend.device < 0:
-        return ""
-    torch = import_module("torch")
-    if not torch.cuda.is_available():
+    if backend.device >= 0 and not import_module("torch").cuda.is_available():
         return "this PyTorch has no CUDA"
-    if backend.stream_pointer != torch.cuda.current_stream().cuda_stream:
-        return "PyTorch's current stream is not CuPy's"
     return ""
+
+
+def tensors_on(backend: Backend) -> Callable[[int], Any]:
+    """Return a function that makes a tensor of so many zeros, of float32, where a backend's arrays live."""
+    return partial(import_module("torch").zeros, device="cpu" if backend.device < 0 else f"cuda:{backend.device}")
+
+
+def _why_not(backend: Backend) -> str:
+    """Return why PyTorch cannot serve, "" if it can."""
+    why = why_no_tensors(backend)
+    if why or backend.device < 0:
+        return why
+    same = backend.stream_pointer == import_module("torch").cuda.current_stream().cuda_stream
+    return "" if same else "PyTorch's current stream is not CuPy's"
 
 
 def _group(world: MPI.Intracomm, device: int) -> Any:
