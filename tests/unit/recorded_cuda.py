@@ -40,20 +40,28 @@ class DriverError(RuntimeError):
     status = 201
 
 
+class Current:
+    """What a with block makes current: a recorder's attribute of a name has its number then."""
+
+    def __init__(self, made, name, number):
+        self.made, self.name, self.own, self.outer = made, name, number, []
+
+    def __enter__(self):
+        self.outer.append(getattr(self.made, self.name))
+        setattr(self.made, self.name, self.own)
+        return self
+
+    def __exit__(self, *_):
+        setattr(self.made, self.name, self.outer.pop())
+
+
 def stream_class(made):
     """Return the class of a recorder's streams."""
 
-    class Stream:
+    class Stream(Current):
         def __init__(self, pointer=None, non_blocking=False):
-            self.ptr, self.outer = pointer or made.number(), []
-
-        def __enter__(self):
-            self.outer.append(made.current)
-            made.current = self.ptr
-            return self
-
-        def __exit__(self, *_):
-            made.current = self.outer.pop()
+            self.ptr = pointer or made.number()
+            super().__init__(made, "current", self.ptr)
 
         def begin_capture(self):
             made.capturing.add(self.ptr)
@@ -72,19 +80,11 @@ def stream_class(made):
 def device_class(made):
     """Return the class of a recorder's devices."""
 
-    class Device:
+    class Device(Current):
         id = 0
 
         def __init__(self, number=None):
-            self.number, self.outer = number or 0, []
-
-        def __enter__(self):
-            self.outer.append(made.device)
-            made.device = self.number
-            return self
-
-        def __exit__(self, *_):
-            made.device = self.outer.pop()
+            super().__init__(made, "device", number or 0)
 
     return Device
 

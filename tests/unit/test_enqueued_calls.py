@@ -1,4 +1,4 @@
-"""Calls on the path mapped that do not block, and time limits: what is enqueued, who waits for whom, who tells."""
+"""Calls on the path mapped that do not block: what is enqueued, and who waits for whom."""
 
 # Fixtures are imported, and parameters have their names.
 # ruff: noqa: F401, F811
@@ -107,58 +107,6 @@ def test_the_arrays_of_a_request_that_is_let_go_live_until_its_end(made, comm, p
     assert not peers.hand.lingering
 
 
-def test_a_rank_that_does_not_come_is_told_by_a_thread(made, comm, peers, x, y, caplog, monkeypatch):
-    """Once, also where no call is made any more; the next one raises."""
-    from mpicoll.runtime.paths.mapped import watchdog
-
-    context = comm._get_context()
-    monkeypatch.setattr(watchdog, "PAUSE", 0.001)
-    with mpicoll.override(timeout=5):
-        for _ in range(4):
-            comm.Allreduce(x, y)
-        (thread,) = watchdog._threads
-        late(peers, 1)
-        thread.join(10)
-    assert not thread.is_alive()
-    (told,) = [one.getMessage() for one in caplog.records]
-    assert "rank 0, waiting in its kernel for 5 s; rank 1 did not come" in told
-    with pytest.raises(StalledError, match="rank 1 did not come"), mpicoll.override(timeout=5):
-        comm.Allreduce(x, y)
-    context.broken = ""
-
-
-def test_the_host_can_wait_for_all_calls(made, comm, peers, x, y):
-    """On the stream of the last one, which comes after all others; it raises what they have met."""
-    comm.Synchronize()
-    with mpicoll.override(timeout=5):
-        comm.Allreduce(x, y)
-        comm.Iallreduce(x, y).Wait()
-    made.taken()
-    comm.Synchronize()
-    marked, waited = made.taken()
-    assert (marked[0], marked[2], waited) == ("record", peers.side.ptr, ("await", marked[1]))
-    context = comm._get_context()
-    late(peers, 1)
-    with pytest.raises(StalledError, match="rank 1 did not come"):
-        comm.Synchronize()
-    context.broken = ""
-
-
-def test_calls_with_a_time_limit_take_the_shortcut(made, comm, peers, x, y):
-    """And look there, too."""
-    context = comm._get_context()
-    with mpicoll.override(timeout=5):
-        for _ in range(4):
-            comm.Allreduce(x, y)
-        assert comm._identities
-        assert made.taken()
-        late(peers, 1)
-        with pytest.raises(StalledError, match="rank 1 did not come"):
-            comm.Allreduce(x, y)
-    assert not made.taken()
-    context.broken = ""
-
-
 def test_a_persistent_call_is_bound_once(made, comm, peers, x, y):
     side = peers.side.ptr
     request = comm.Allreduce_init(x, y)
@@ -181,40 +129,6 @@ def test_a_persistent_call_is_bound_once(made, comm, peers, x, y):
     request.Free()
     assert prepared.bound.actions == []
     assert not any(call.programs for call in comm._get_context().cache.calls.values())
-
-
-def test_a_late_rank_ends_a_call_that_does_not_block(made, comm, peers, x, y):
-    context = comm._get_context()
-    with pytest.raises(StalledError, match="rank 1 did not come"), mpicoll.override(timeout=5):
-        made.ready = False
-        request = comm.Iallreduce(x, y)
-        late(peers, 1)
-        made.ready = True
-        request.Wait()
-    assert context.broken
-    context.broken = ""
-
-
-def test_a_stalled_communicator_tells_its_kernels(mapped, comm, peers):
-    context = comm._get_context()
-    error = context.stalled("a call", "nobody came")
-    assert str(error) == "a call; nobody came"
-    assert bytes(peers._view[:4]) == struct.pack("=I", 1)
-    context.broken = ""
-
-
-def test_a_communicator_whose_kernel_has_waited_in_vain_is_freed_without_the_others(made, mapped):
-    """Nobody has noticed so far; a rank that did not come then may not come now."""
-    comm = mpicoll.Communicator(MPI.COMM_SELF.Dup())
-    context = comm._get_context()
-    context.size, context.attached["mapped"] = 2, peers_of(2)
-    with mpicoll.override(timeout=5):
-        comm.Allreduce(np.ones(8), np.ones(8))
-    late(context.attached["mapped"], 1)
-    made.taken()
-    comm.Free()
-    assert "rank 0, waiting in its kernel for 5 s" in context.broken
-    assert made.taken() == []
 
 
 def test_the_arrays_device_is_current_while_a_call_is_enqueued_and_awaited(made, mapped, monkeypatch):
@@ -269,12 +183,11 @@ def test_the_callers_stream_lives_until_the_wait(made, comm, x, y):
 
 def test_calls_in_flight_go_on_while_the_host_waits(made, comm, peers, x, y, monkeypatch):
     """Another rank may launch its kernel only after a message of theirs."""
-    from mpicoll.runtime.paths.mapped import enqueued, inboxes
+    from mpicoll.runtime.paths.mapped import enqueued
 
     waited = []
-    for module in (enqueued, inboxes):
-        monkeypatch.setattr(module, "wait_for", lambda condition: waited.append(condition()))
-        monkeypatch.setattr(module, "in_flight", ["another call"])
+    monkeypatch.setattr(enqueued, "wait_for", lambda condition: waited.append(condition()))
+    monkeypatch.setattr(enqueued, "in_flight", ["another call"])
     comm.Iallreduce(x, y).Wait()
     request = comm.Iallreduce(x, y)
     request.Wait(synchronize=True)
@@ -293,20 +206,6 @@ def test_a_request_can_be_tested_after_its_communicator_was_freed(made, mapped, 
     assert requests[1].Wait(synchronize=True)
 
 
-def test_a_captured_kernel_with_a_time_limit_is_watched(made, comm, peers, x, y):
-    """A replay may wait in vain; nothing but its note tells."""
-    comm.Allreduce(x, y)
-    made.capturing.add(CALLER)
-    with mpicoll.override(timeout=5):
-        comm.Allreduce(x, y)
-    made.capturing.clear()
-    context = comm._get_context()
-    late(peers, 1)
-    with pytest.raises(StalledError, match="waiting in its kernel for 5 s; rank 1 did not come"):
-        comm.Synchronize()
-    context.broken = ""
-
-
 def test_what_was_needed_is_let_go_when_the_host_has_waited(made, comm, peers, x, y):
     comm.Iallreduce(x, y).Wait()
     made.ready = False
@@ -315,14 +214,6 @@ def test_what_was_needed_is_let_go_when_the_host_has_waited(made, comm, peers, x
     made.ready = True
     comm.Synchronize()
     assert not peers.hand.lingering
-
-
-def test_waiting_for_no_calls(made, mapped):
-    """Local, before the first call, too."""
-    comm = mpicoll.Communicator(MPI.COMM_SELF.Dup())
-    comm.Synchronize()
-    assert comm._context is None
-    comm.Free()
 
 
 def test_a_call_that_is_launched_later_is_never_aimed(made, comm, monkeypatch):

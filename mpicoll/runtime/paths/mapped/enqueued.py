@@ -107,10 +107,8 @@ class EnqueuedCall:
 
     def synchronize(self) -> None:
         """Return when its work is complete; meanwhile all calls in flight go on."""
-        if in_flight:
-            wait_for(lambda: self.done)
         if self._end is not None:
-            _runtime.eventSynchronize(self._end.ptr)
+            await_event(self._end)
             self._give_back()
         self.check()
 
@@ -126,6 +124,13 @@ class EnqueuedCall:
         """Let others have the event: a stream that was told to wait for it does not look at it again."""
         self._hand.unused.append(self._end)
         self._end = self._keep = None
+
+
+def await_event(event: Any) -> None:
+    """Return when an event has come; calls in flight go on, for other ranks may wait for their messages first."""
+    if in_flight:
+        wait_for(lambda: bool(_runtime.eventQuery(event.ptr) == 0))
+    _runtime.eventSynchronize(event.ptr)
 
 
 def _let_wait(stream: int, event: int) -> None:

@@ -20,12 +20,11 @@ from mpi4py import MPI
 from mpicoll.runtime.cuda.streams import is_open, new_stream
 from mpicoll.runtime.cuda.work import ANY_WAY
 from mpicoll.runtime.paths.mapped import nvlink
-from mpicoll.runtime.paths.mapped.enqueued import HandoverEvents
+from mpicoll.runtime.paths.mapped.enqueued import HandoverEvents, await_event
 from mpicoll.runtime.paths.mapped.inbox_layout import PLACES, InboxLayout
 from mpicoll.runtime.paths.mapped.order import Order
 from mpicoll.runtime.paths.mapped.source import PART
 from mpicoll.runtime.progress.exchange import Routine, exchanged, met
-from mpicoll.runtime.progress.turns import in_flight, wait_for
 from mpicoll.settings import format_bytes
 
 _runtime = cupy.cuda.runtime
@@ -95,9 +94,7 @@ class Peers:
         with cupy.cuda.Device(self.device):
             end = cupy.cuda.Event(disable_timing=True)
             _runtime.eventRecord(end.ptr, stream)
-            if in_flight:  # other ranks may wait for messages of those before they launch
-                wait_for(lambda: bool(_runtime.eventQuery(end.ptr) == 0))
-            _runtime.eventSynchronize(end.ptr)
+            await_event(end)
         self.hand.look()
 
     def late(self) -> int | None:
