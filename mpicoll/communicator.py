@@ -18,14 +18,15 @@ from mpicoll.forms import like
 from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
 from mpicoll.point_to_point import PointToPoint
-from mpicoll.request import MessageRequest, PersistentRequest, Request
+from mpicoll.request import PersistentRequest, Request
 from mpicoll.runtime.arguments.bufspec import is_in_place, read_spec
 from mpicoll.runtime.call import conductor, shortcut, starting
 from mpicoll.runtime.call.agreement import Word, asked
 from mpicoll.runtime.call.decision import Call
 from mpicoll.runtime.call.shortcut import noted
 from mpicoll.runtime.context.context import Context
-from mpicoll.runtime.context.contexts import context_of, started_context_of
+from mpicoll.runtime.context.contexts import context_of, free_context_of, started_context_of
+from mpicoll.runtime.point_to_point.requests import MessageRequest
 from mpicoll.runtime.progress import turns
 from mpicoll.runtime.progress.traffic import refuse_after_finalize
 from mpicoll.settings import settings
@@ -229,11 +230,13 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
     def Free(self) -> None:
         """Free the communicator, once the calls in flight on it have ended; collective."""
         self._settle()
+        free_context_of(self)
         super().Free()
 
     def Disconnect(self) -> None:
         """Disconnect, once the calls in flight have ended; collective."""
         self._settle()
+        free_context_of(self)
         super().Disconnect()
 
     def _settle(self) -> None:

@@ -1,8 +1,7 @@
-"""Requests of nonblocking and persistent calls, and of messages."""
+"""Requests of nonblocking and persistent calls."""
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from mpicoll.dispatch.plan import Plan
 from mpicoll.runtime.call.decision import Call
 from mpicoll.runtime.call.flight import Prepared
 from mpicoll.runtime.progress.traffic import Traffic
-from mpicoll.runtime.progress.turns import advance_all, in_flight, wait_for
+from mpicoll.runtime.progress.turns import advance_all, wait_for
 
 
 class Begun(Protocol):
@@ -191,36 +190,3 @@ class PersistentRequest(Request):
         """Start all requests in order."""
         for request in requests:
             request.Start()
-
-
-class MessageRequest(MPI.Request):
-    """A message's request whose waiting lets mpicoll's calls go on, as one of MPI's own would let MPI's."""
-
-    def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
-        """Return when the message is complete; meanwhile all calls in flight go on."""
-        if not in_flight:
-            return super().Wait(status)
-        wait_for(lambda: super(MessageRequest, self).Test(status))
-        return True
-
-    def Test(self, status: MPI.Status | None = None) -> bool:
-        """Make progress on all calls; True once the message is complete."""
-        if in_flight:
-            advance_all()
-        return super().Test(status)
-
-    def wait(self, status: MPI.Status | None = None) -> Any:
-        """Return the object of a message once it is there; meanwhile all calls in flight go on."""
-        if not in_flight:
-            return super().wait(status)
-        while not (found := super().test(status))[0]:
-            advance_all()
-            os.sched_yield()
-        return found[1]
-
-    def test(self, status: MPI.Status | None = None) -> tuple[bool, Any]:
-        """Return (whether the message is complete, its object); makes progress on all calls."""
-        if in_flight:
-            advance_all()
-        return super().test(status)
-

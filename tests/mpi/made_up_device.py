@@ -9,6 +9,7 @@ goes wrong in one of them.
 import ctypes
 import random
 import sys
+import threading
 from collections import deque
 from functools import cache
 from types import ModuleType, SimpleNamespace
@@ -27,14 +28,25 @@ WITH_CUPY += [f"paths.mapped.{name}" for name in MAPPED]
 NOT_READY = 600
 
 
+def one_at_a_time(method):
+    """As CUDA's functions are: threads may call them at the same time."""
+
+    def locked(self, *arguments):
+        with self.lock:
+            return method(self, *arguments)
+
+    return locked
+
+
 class Streams:
     """All streams of the device, by address; a stream is a queue of calls, which say whether they could be done."""
 
     def __init__(self, manner):
-        self.manner, self.chance = manner, random.Random(1)
+        self.manner, self.chance, self.lock = manner, random.Random(1), threading.RLock()
         self.queues, self.current, self.log = {}, 0, []
         self.capturing, self.graph = set(), []
 
+    @one_at_a_time
     def enqueue(self, pointer, call, what=None):
         if pointer in self.capturing:
             self.graph.append(call)
@@ -44,6 +56,7 @@ class Streams:
             self.log.append((pointer, *what))
         self.look()
 
+    @one_at_a_time
     def look(self):
         """Work as far as the manner demands."""
         for pointer in list(self.queues):
@@ -52,6 +65,7 @@ class Streams:
             elif self.manner == "random":
                 self.advance(pointer, self.chance.randrange(3))
 
+    @one_at_a_time
     def advance(self, pointer, number):
         queue = self.queues.setdefault(pointer, deque())
         for _ in range(number):
@@ -59,10 +73,12 @@ class Streams:
                 return
             queue.popleft()
 
+    @one_at_a_time
     def synchronize(self, pointer, until=lambda: False):
         while self.queues.get(pointer) and not until():
             self.advance(pointer, 1)
 
+    @one_at_a_time
     def query(self, pointer, done):
         """Be ready at the second question at the latest, for who asks has to ask again."""
         if done():

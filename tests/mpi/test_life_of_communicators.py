@@ -97,3 +97,17 @@ def test_wrapping_on_some_ranks_only(world):
     comm = mpicoll.Communicator(parent)
     check(comm, Case("Allreduce"))
     comm.Free()
+
+
+@several
+def test_a_communicator_is_freed_before_its_last_message_has_gone():
+    """MPI frees it within a call that tests the message, where mpicoll must have nothing left to free."""
+    comm = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
+    comm.Allreduce(np.ones(3), np.zeros(3))
+    rank, y = comm.Get_rank(), np.zeros(100_000)
+    request = comm.Isend(np.arange(100_000.0), 1) if rank == 0 else comm.Irecv(y, 0) if rank == 1 else None
+    comm.Free()
+    if request is not None:
+        while not MPI.Request.Test(request):
+            pass
+    assert rank != 1 or (y == np.arange(100_000.0)).all()

@@ -186,7 +186,7 @@ def test_a_message_with_nothing_in_flight_is_mpi4pys_own(monkeypatch, comm):
     """Nothing of ours runs: what would is made to fail."""
     comm.Barrier()
     assert not turns.in_flight
-    for name in ("wait_for", "_complete", "_found"):
+    for name in ("wait_for", "complete", "found_message"):
         monkeypatch.setattr(f"mpicoll.point_to_point.{name}", None)
     y = np.zeros(1)
     if RANK == 0:

@@ -36,6 +36,7 @@ LAYERS = [
     ["runtime.cuda"],
     ["runtime.progress"],
     ["runtime.context"],
+    ["runtime.point_to_point"],
     ["runtime.paths"],
     ["runtime.call"],
     ["request"],

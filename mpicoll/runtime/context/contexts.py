@@ -58,6 +58,15 @@ def started_context_of(comm: MPI.Intracomm, rules: str = "") -> Context:
     return made
 
 
+def free_context_of(comm: MPI.Intracomm) -> None:
+    """Free a communicator's context, if it has one, before the communicator; collective.
+
+    MPI may free a communicator only when its last message has gone, and then from within a call that tests that.
+    """
+    if _keyval is not None and comm.Get_attr(_keyval) is not None:
+        comm.Delete_attr(_keyval)
+
+
 def _free(_comm: MPI.Comm, _key: int, context: Context) -> None:
     """Free a context with its communicator, but not in a forked child."""
     if not _forked:
