@@ -15,10 +15,10 @@ has looked at the tokens, and differs for each pair of ranks:
 
 Collectives.  Alltoall for the counts, Alltoallv twice for the tokens.
 
-Cost.  A rank sends its tokens but for those of its own experts, (p-1)/p of k n bytes if the gate is fair, and receives
-as many results: twice that in a layer, whatever the number of experts.  If the gate is not fair, the rank with the
-loved experts receives more than others and all wait for it.  Libraries that want equal counts fill up to the most
-(padding), or drop tokens (capacity).
+Cost.  A rank has n bytes of tokens, each for k experts.  It sends those that are not for its own: (p-1)/p k n bytes, if
+the gate is fair.  As many results go back, so a layer costs twice that, whatever the number of experts.  If the gate is
+not fair, the rank with the loved experts receives more than others, and all wait for it.  Libraries that want equal
+counts fill up to the most (padding), or drop tokens (capacity).
 
 What to look at.  The table of counts; bytes with uneven counts, against those with padding.
 """
@@ -64,7 +64,7 @@ def layer(
         (What comes out of the layer, tokens sent to each rank, tokens received from each.)
     """
     experts, weights = gate(xp, tokens, chooser)
-    order = xp.argsort(experts.ravel(), kind="stable")  # by expert, and so by rank
+    order = xp.argsort(experts.ravel())  # by expert, and so by rank
     counts = xp.bincount(experts.ravel(), minlength=LOCAL * comm.size)
     counts = np.asarray(counts.tolist()).reshape(comm.size, LOCAL)  # on the host: Alltoallv must know them
     others = mpicoll.alltoall(counts, comm=comm)  # row q: tokens from rank q for each expert here

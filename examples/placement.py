@@ -1,7 +1,7 @@
 """Placement: which ranks should share a host?  The groups that send most.
 
 The problem.  A link inside a host (NVLink) is many times as fast as one between hosts (InfiniBand).  Large models are
-trained in two ways at once, so that each rank is in two groups:
+trained by two of these ways at once, so that each rank is in two groups:
 
     tensor    the T ranks of a group share each layer: rank t has some columns of A, some rows of B, and an allreduce
               adds the parts of  tanh(x A) B.  In each layer one of the activations, one of their gradients
@@ -16,8 +16,9 @@ Only the numbers of the ranks differ, so a job that is started in another order 
 
 Collective.  Allreduce in both groups, made by Split.
 
-Cost.  With n bytes of activations a tensor group sends 2 (T-1)/T n in each of 2 L allreduces, and must wait for each
-of them.  The gradients are 2 (D-1)/D of the weights' bytes, once, and can be sent while the rest is computed.
+Cost.  Of n bytes of activations a rank sends 2 (T-1)/T n in each of 2 allreduces a layer, and must wait for each.  Of
+its part of the weights it sends 2 (D-1)/D, once, and can do so while it computes the rest.  On 2 hosts of 2 the tensor
+groups send more if each has more than 2 x width tokens (try --tokens 256: equal).
 
 What to look at.  Bytes that leave a host.  They are counted in the schedules that mpicoll would choose for NumPy arrays
 (`mpicoll.plan`).  The time is predicted step by step: what the busiest rank takes inside, or the busiest host across.
@@ -39,6 +40,7 @@ from numpy.typing import NDArray
 
 from _common import Array, Module, arguments, array_module, readable, say, sent, timed
 
+#: the first half of the ranks is on the first host
 HOSTS = 2
 Pair = tuple[Array, Array]
 #: (from, to, bytes) of messages that are sent at the same time
@@ -105,7 +107,8 @@ def predict(steps: list[Messages], per_host: int, machine: argparse.Namespace) -
     for links in (loads(messages, per_host) for messages in steps):
         leaving += links.get(("far", 0), 0.0)
         times = {"near": (machine.near, machine.fast), "far": (machine.far, machine.slow)}
-        milliseconds += max(times[kind][0] / 1e3 + n / times[kind][1] / 1e6 for (kind, _), n in links.items())
+        each = (times[kind][0] / 1e3 + nbytes / times[kind][1] / 1e6 for (kind, _), nbytes in links.items())
+        milliseconds += max(each, default=0.0)  # a step without messages takes no time here
     return leaving, milliseconds
 
 
