@@ -3,7 +3,7 @@
 
 MPI ?= mpich
 PYTHON ?= python3
-# Ranks of bench and test-gpu.
+# Ranks of bench and test-gpu; examples run on 4 unless this is given.
 N ?= 8
 # More arguments for the benchmark or for pytest.
 ARGS ?=
@@ -11,6 +11,7 @@ ARGS ?=
 BENCH_LIMIT ?= 3600
 TEST_LIMIT ?= 600
 CONFORMANCE_LIMIT ?= 1800
+EXAMPLE_LIMIT ?= 60
 # How long `make fuzz` goes on, and how many calls `make soak` makes.
 MINUTES ?= 10
 CALLS ?= 10000
@@ -62,7 +63,7 @@ CUDA_EXTRA = $(if $(driver),$(call cuda_extra,$(driver)))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install bench bench-gpu test test-unit test-jobs test-mpi test-gpu fuzz soak verify lint type docs ci clean FORCE
+.PHONY: help install bench bench-gpu test test-unit test-jobs test-mpi test-gpu fuzz soak examples verify lint type docs ci clean FORCE
 
 help:  ## this list
 	@sed -nE 's/^([a-z%-]+):[^#]*## (.*)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
@@ -110,6 +111,13 @@ fuzz: $(READY)  ## random calls with new seeds for MINUTES minutes, on 1 to 8 ra
 soak: $(READY)  ## many mixed calls on N ranks: memory and communicators must not grow
 	$(call ranks,$(N),$(BENCH_LIMIT)) bench/soak.py --calls $(CALLS) $(ARGS)
 
+examples: N = 4
+examples: $(READY)  ## run every example on N ranks (4 unless N is given): each asserts its result
+	@for example in examples/[a-z]*.py; do \
+	  echo "==> $$example"; \
+	  $(call ranks,$(N),$(EXAMPLE_LIMIT)) -m mpi4py $$example $(ARGS) </dev/null || exit 1; \
+	done
+
 conformance: $(CONFORMANCE_RANKS:%=conformance-%)  ## mpi4py's own tests of collectives, on our communicator
 
 conformance-%: $(READY) FORCE
@@ -132,7 +140,7 @@ ci: lint type test verify  ## what must pass before a change lands, with one MPI
 
 clean:  ## remove all that make made, the environments too
 	rm -rf .venv .conformance build dist *.egg-info .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find mpicoll tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find mpicoll tests bench examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # venv needs ensurepip, which some distributions pack apart; virtualenv, where there is a pip, does not.
 $(BIN)/python:

@@ -72,5 +72,11 @@ def test_links_of_the_readme_exist():
     assert not [link for link in links if not (ROOT / link).exists()]
 
 
+def test_every_example_has_a_row_in_its_page():
+    page = (ROOT / "examples/README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[`([a-z_]+\.py)`\]\(\1\) \|", page, re.MULTILINE)
+    assert sorted(rows) == sorted(file.name for file in (ROOT / "examples").glob("[a-z]*.py"))
+
+
 def test_versions_agree():
     assert f"version = {mpicoll.__version__}\n" in (ROOT / "setup.cfg").read_text(encoding="utf-8")
