@@ -20,6 +20,7 @@ from mpicoll.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from mpicoll.communicator import Communicator
+    from mpicoll.grouping import group
     from mpicoll.runtime.arguments.operators import AVG, Op
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "UnsupportedError",
     "algorithm",
     "algorithms",
+    "group",
     "override",
     "plan",
     "settings",
@@ -43,6 +45,7 @@ __all__ = [
 #: names that need MPI, and where they are
 _LATE = {
     "Communicator": "mpicoll.communicator",
+    "group": "mpicoll.grouping",
     "AVG": "mpicoll.runtime.arguments.operators",
     "Op": "mpicoll.runtime.arguments.operators",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from operator import is_
 from typing import Any, Concatenate, NoReturn, ParamSpec, cast
 
@@ -26,6 +27,7 @@ from mpicoll.runtime.call.decision import Call
 from mpicoll.runtime.call.shortcut import noted
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.contexts import context_of, free_context_of, started_context_of
+from mpicoll.runtime.groups.calls import listed, run_calls
 from mpicoll.runtime.point_to_point.requests import MessageRequest
 from mpicoll.runtime.progress import turns
 from mpicoll.runtime.progress.traffic import refuse_after_finalize
@@ -161,6 +163,9 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
     def _run_in_turn(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> None:
         """Do a blocking call: the one way to the executor; arguments as in `Call`."""
         context = self._get_context()
+        if (each := listed(method, arguments)) is not None:
+            run_calls([(method, one, algorithm, stream) for one in each], context, partial(Communicator._run, self))
+            return
         context.take_turn()
         try:
             conductor.blocking(context, (method, arguments, algorithm, stream, self._rules))
@@ -180,9 +185,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
 
     def _prepare(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> PersistentRequest:
         """Make a persistent call; arguments as in `Call`."""
-        return PersistentRequest(
-            starting.persistent(self._call("persistent", method, arguments, algorithm, stream))
-        )
+        return PersistentRequest(starting.persistent(self._call("persistent", method, arguments, algorithm, stream)))
 
     def _call(self, form: str, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Call:
         return Call(self._get_context(), form, method, arguments, algorithm, stream, self._rules)

@@ -60,7 +60,7 @@ def note(
     if len(buffers) < 2 or not _may_be_noted(rest, call, bound):
         return
     try:
-        checks = tuple(map(_check, buffers))
+        checks = tuple(map(buffer_check, buffers))
     except UnreadableError:
         return
     exact = any(isinstance(item, int) for item in rest)  # 0.0 would be equal, but is no root
@@ -234,7 +234,7 @@ def _waits(bound: Bound) -> bool:
     return bool(bound.requests) or any(poll is not None for poll in bound.polls)
 
 
-def _check(buffer: Any) -> Callable[[Any], bool]:
+def buffer_check(buffer: Any) -> Callable[[Any], bool]:
     """Return what tells whether reading would see the same buffer as now, whatever object it is.
 
     Raises:
@@ -261,7 +261,7 @@ def _specification_check(spec: Any) -> Callable[[Any], bool]:
 
     The types come first: what else could be there, such as an array of counts, cannot be compared.
     """
-    kind, kinds, first, rest = type(spec), list(map(type, spec)), _check(spec[0]), spec[1:]
+    kind, kinds, first, rest = type(spec), list(map(type, spec)), buffer_check(spec[0]), spec[1:]
     return lambda now: type(now) is kind and list(map(type, now)) == kinds and now[1:] == rest and first(now[0])
 
 

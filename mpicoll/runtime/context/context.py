@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from mpi4py import MPI
 
@@ -31,6 +31,7 @@ from mpicoll.settings import override, settings
 
 #: slots that calls which do not block take: so many are on their way at a time, the next ones wait for a slot
 NONBLOCKING = 6
+T = TypeVar("T")
 #: contexts that are not freed yet
 live: weakref.WeakSet[Context] = weakref.WeakSet()
 
@@ -62,6 +63,7 @@ class Context(Traffic):
         cache: calls that need not be decided again.
         attached: by path, what it keeps for the communicator, or in words why there is none.
         looks: raise what earlier calls have met on a device.
+        others: what else is kept for the communicator, such as its groups.
     """
 
     cuda_aware: cuda_aware.Awareness
@@ -75,6 +77,7 @@ class Context(Traffic):
         self.slots: dict[int, Slot] = {}
         self.attached: dict[str, Any] = {}
         self.looks: list[Callable[[], None]] = []
+        self.others: dict[str, Any] = {}
         self.persistent = 0
         self.ready = False
         self.turn = threading.Lock()
@@ -111,6 +114,13 @@ class Context(Traffic):
         yielding = settings.yield_wait
         self.waiter = Waiter(here > cores() if yielding is None else yielding)
         self.ready = True
+
+    def kept(self, what: str, make: Callable[[], T]) -> T:
+        """Return what is kept for the communicator under a name, made now if it is not there."""
+        if what not in self.others:
+            self.others[what] = make()
+        found: T = self.others[what]
+        return found
 
     def check(self) -> None:
         """Refuse what no call can be made on, and any call after one that stalled on a device."""

@@ -1,0 +1,1 @@
+"""Calls and messages that are made as one."""
