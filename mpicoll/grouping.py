@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -11,6 +12,7 @@ from mpi4py import MPI
 from mpicoll.communicator import Communicator
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.groups.calls import GroupedCall, run_calls
+from mpicoll.runtime.groups.first import connect
 from mpicoll.runtime.groups.messages import GroupedMessage, run_messages
 
 #: methods that would not wait for the end of the group, or that only one of its messages could answer
@@ -33,8 +35,12 @@ class group:  # noqa: N801  # used as a function, as `with` statements are
     ones take little more time than one.  Messages do not wait for each other, whatever their order.  What was
     received may be used after the group, as after a blocking call.  If the block raises, nothing is made.
 
-    All ranks make the same collectives in the same order.  A message must be received in a group with the same tag
-    (0 where none is given) and as many bytes.  What is received into must not be used otherwise in the group.
+    All ranks make the same collectives in the same order, and the first group of a communicator together.  A message
+    must be received in a group, with the same tag (0 where none is given) and as many bytes.  What is received into
+    must not be used otherwise in the group.
+
+    Between device arrays on one host messages travel through peers' memory, by one kernel, which can be captured
+    into a CUDA graph; both ends must be on devices then.
 
     Args:
         comm: the communicator; other threads must not use it in the meantime.
@@ -70,6 +76,7 @@ class group:  # noqa: N801  # used as a function, as `with` statements are
         calls, messages, self._calls, self._messages = self._calls, self._messages, [], []
         if error is None:
             context = self._comm._get_context()
+            connect(context, [*chain.from_iterable(call[1] for call in calls), *(message[1] for message in messages)])
             run_calls(calls, context, self._make)
             run_messages(messages, context, self._comm)
 

@@ -1,9 +1,12 @@
+#ifndef KERNEL
+#define KERNEL collective
+#endif
 // Starts the threads of a grid on the host and waits for them.
 struct Thread { const Args* args; unsigned block, thread; Warp* warp; Barrier* barrier; };
 static void* start(void* given) {
   const Thread* t = static_cast<Thread*>(given);
   blockIdx.x = t->block; threadIdx.x = t->thread; my_warp = t->warp; my_block = t->barrier;
-  collective(*t->args);
+  KERNEL(*t->args);
   return nullptr;
 }
 extern "C" int run_grid(const Args* args, unsigned blocks, unsigned threads) {

@@ -40,6 +40,12 @@ def current_stream(device: int) -> Any:
     return sys.modules["cupy"].cuda.get_current_stream(device)
 
 
+def current_address() -> int:
+    """Return the address of CuPy's current stream, 0 where CuPy is not used."""
+    cupy = sys.modules.get("cupy")
+    return int(cupy.cuda.get_current_stream().ptr) if cupy is not None else 0
+
+
 def at(device: int) -> AbstractContextManager[object]:
     """Make a device current within a with block, in less time than `on_device` where it is."""
     cuda = sys.modules["cupy"].cuda

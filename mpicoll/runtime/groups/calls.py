@@ -7,29 +7,25 @@ What they are is read once.  The same calls of the same arrays are found by the 
 
 from __future__ import annotations
 
-import sys
 import threading
-import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from mpicoll.runtime.arguments.bufspec import is_in_place
 from mpicoll.runtime.arguments.methods import read_call
 from mpicoll.runtime.arguments.operands import Operands, check_options
-from mpicoll.runtime.call.call_key import UnreadableError
-from mpicoll.runtime.call.shortcut import buffer_check
 from mpicoll.runtime.context.context import Context
-from mpicoll.runtime.cuda.streams import given, on
+from mpicoll.runtime.cuda.streams import current_address, given, on
+from mpicoll.runtime.groups.known import Known
 from mpicoll.runtime.groups.packed import MOST, PACKABLE, Copies, PackedCalls, can_be_packed
 
 #: method, arguments, algorithm, stream
 GroupedCall = tuple[str, tuple[Any, ...], Any, Any]
 #: makes one call
 Run = Callable[[str, tuple[Any, ...], Any, Any], None]
-#: packed calls, and groups, that a communicator remembers
+#: packed calls that a communicator remembers
 MOST_REMEMBERED = 64
-T = TypeVar("T")
 
 
 @dataclass
@@ -63,27 +59,6 @@ class Part:
             act()
 
 
-@dataclass
-class ReadGroup:
-    """A group's calls, read.
-
-    Attributes:
-        parts: what is made.
-        checks: (call, argument, what tells whether that buffer is as it was) where its identity does not say so.
-        watched: weak references to the other buffers.
-        keep: operators and streams, by whose identity it is known, too.
-    """
-
-    parts: list[Part]
-    checks: list[tuple[int, int, Callable[[Any], bool]]] = field(default_factory=list)
-    watched: list[Any] = field(default_factory=list)
-    keep: Any = None
-
-    def holds(self, calls: list[GroupedCall]) -> bool:
-        """Tell whether all buffers are as they were."""
-        return all(check(calls[number][1][place]) for number, place, check in self.checks)
-
-
 class Grouped:
     """The packed calls of a communicator by signature, and its groups by the identity of their arrays."""
 
@@ -91,7 +66,7 @@ class Grouped:
         """Start empty."""
         self.turn = threading.RLock()
         self.packed: dict[Hashable, PackedCalls] = {}
-        self.groups: dict[Hashable, ReadGroup] = {}
+        self.groups: Known[list[Part]] = Known()
 
 
 def run_calls(calls: list[GroupedCall], context: Context, run: Run) -> None:
@@ -103,13 +78,16 @@ def run_calls(calls: list[GroupedCall], context: Context, run: Run) -> None:
         run: makes one call.
     """
     grouped = context.kept("groups", Grouped)
-    key = (_current_stream(), *map(_identity, calls))
+    key = (current_address(), *map(_identity, calls))
+    buffers = [buffer for call in calls for buffer in _buffers(call)]
     with grouped.turn:
-        found = grouped.groups.get(key)
-        if found is None or not found.holds(calls):
-            found = ReadGroup(_parts(calls, context, grouped))
-            _note(grouped, key, found, calls)
-        for part in found.parts:
+        parts = grouped.groups.find(key, buffers)
+        if parts is None:
+            parts = _parts(calls, context, grouped)
+            if not any(part.before or part.after for part in parts):  # these hold their arrays
+                rest = [(call[1][_places(call[0]) :], call[3]) for call in calls]
+                grouped.groups.note(key, parts, buffers, keep=rest)
+        for part in parts:
             part.run(calls, run)
 
 
@@ -145,12 +123,6 @@ def _identity(call: GroupedCall) -> Hashable:
     """Return under what a call is known: numbers by their value, all else by its identity."""
     method, arguments, algorithm, stream = call
     return method, *[a if type(a) is int else id(a) for a in arguments], algorithm, id(stream)
-
-
-def _current_stream() -> int:
-    """Return the address of CuPy's current stream, 0 where CuPy is not used."""
-    cupy = sys.modules.get("cupy")
-    return int(cupy.cuda.get_current_stream().ptr) if cupy is not None else 0
 
 
 def _parts(calls: list[GroupedCall], context: Context, grouped: Grouped) -> list[Part]:
@@ -198,7 +170,9 @@ def _part(same: list[tuple[int, Operands]], calls: list[GroupedCall], context: C
         packed = grouped.packed.get(key)
         if packed is None:
             packed = PackedCalls(method, operands, rest, context.rank, context.size, address)
-            _keep(grouped.packed, key, packed)
+            if len(grouped.packed) >= MOST_REMEMBERED:
+                del grouped.packed[next(iter(grouped.packed))]
+            grouped.packed[key] = packed
     before, after = ([act for one in operands for act in getattr(one, name)] for name in ("before", "after"))
     return Part(number, packed, packed.copies(operands), before, after)
 
@@ -211,47 +185,3 @@ def _places(method: str) -> int:
 def _buffers(call: GroupedCall) -> tuple[Any, ...]:
     """Return a call's buffers."""
     return call[1][: _places(call[0])]
-
-
-def _note(grouped: Grouped, key: Hashable, group: ReadGroup, calls: list[GroupedCall]) -> None:
-    """Let a group be found by the identity of its arrays, as long as they live and are as they are."""
-    if any(part.before or part.after for part in group.parts):  # these hold their arrays
-        return
-    here = weakref.ref(grouped)
-
-    def gone(_: object) -> None:  # another array may then have its identity
-        owner = here()
-        if owner is not None:
-            owner.groups.pop(key, None)
-
-    try:
-        for number, call in enumerate(calls):
-            _watch(group, number, _buffers(call), gone)
-    except UnreadableError:  # what could change is read each time
-        return
-    group.keep = [(call[1][_places(call[0]) :], call[3]) for call in calls]
-    _keep(grouped.groups, key, group)
-
-
-def _watch(group: ReadGroup, number: int, buffers: tuple[Any, ...], gone: Callable[[Any], None]) -> None:
-    """Note of each buffer of a call how to see that it is as it was.
-
-    Args:
-        group: where it is noted.
-        number: of the call.
-        buffers: of the call.
-        gone: is called at the end of a buffer whose identity says all.
-    """
-    cupy = sys.modules.get("cupy")
-    for place, buffer in enumerate(buffers):
-        if cupy is not None and type(buffer) is cupy.ndarray:
-            group.watched.append(weakref.ref(buffer, gone))
-        elif not (buffer is None or is_in_place(buffer)):
-            group.checks.append((number, place, buffer_check(buffer)))
-
-
-def _keep(table: dict[Hashable, T], key: Hashable, made: T) -> None:
-    """Keep something; the oldest goes where there are too many."""
-    if len(table) >= MOST_REMEMBERED:
-        del table[next(iter(table))]
-    table[key] = made

@@ -113,7 +113,12 @@ def memory_cells(lowered: Lowered) -> list[Cell]:
 
 @lru_cache(maxsize=1)
 def _template() -> str:
-    return (files("mpicoll.runtime.paths.mapped") / "path.cu").read_text(encoding="utf-8")
+    return cuda_text("common") + "\n" + cuda_text("path")
+
+
+def cuda_text(name: str) -> str:
+    """Return the text of a file of CUDA code beside this one."""
+    return (files("mpicoll.runtime.paths.mapped") / f"{name}.cu").read_text(encoding="utf-8")
 
 
 class _Body:

@@ -1,0 +1,66 @@
+"""What was made of buffers, found by their identity, as long as they live and are as they were."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+from mpicoll.runtime.arguments.bufspec import is_in_place
+from mpicoll.runtime.call.call_key import UnreadableError
+from mpicoll.runtime.call.shortcut import buffer_check
+
+#: groups that are remembered at most
+MOST = 64
+T = TypeVar("T")
+
+
+class Known(Generic[T]):
+    """Things by a key that has the identity of the buffers of which they were made.
+
+    A CuPy array cannot be changed, so that its identity says all while it lives; others are compared.
+
+        known.note((id(x), id(y)), made, [x, y], keep=None)
+        known.find((id(x), id(y)), [x, y])  ->  made
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._entries: dict[Hashable, tuple[T, list[tuple[int, Callable[[Any], bool]]], Any]] = {}
+
+    def find(self, key: Hashable, buffers: Sequence[Any]) -> T | None:
+        """Return what was made of these buffers, None if nothing was or they have changed."""
+        found = self._entries.get(key)
+        if found is None or not all(check(buffers[place]) for place, check in found[1]):
+            return None
+        return found[0]
+
+    def note(self, key: Hashable, made: T, buffers: Sequence[Any], keep: object) -> None:
+        """Let something be found from now on, unless a buffer could change unseen.
+
+        Args:
+            key: under which it is found.
+            made: what is found; it must hold none of the buffers.
+            buffers: of which it was made.
+            keep: all else whose identity is in the key.
+        """
+        here, cupy = weakref.ref(self), sys.modules.get("cupy")
+
+        def gone(_: object) -> None:  # another array may then have its identity
+            known = here()
+            if known is not None:
+                known._entries.pop(key, None)
+
+        watched, checks = [], []
+        try:
+            for place, buffer in enumerate(buffers):
+                if cupy is not None and type(buffer) is cupy.ndarray:
+                    watched.append(weakref.ref(buffer, gone))
+                elif not (buffer is None or is_in_place(buffer)):
+                    checks.append((place, buffer_check(buffer)))
+        except UnreadableError:
+            return
+        if len(self._entries) >= MOST:
+            del self._entries[next(iter(self._entries))]
+        self._entries[key] = made, checks, (watched, keep)
