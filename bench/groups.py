@@ -91,7 +91,8 @@ def nccl(comm: Any, xp: Any) -> Any:
     if len(set(comm.allgather(xp.cuda.Device().pci_bus_id))) < comm.size:
         return None
     if not hasattr(nccl, "made"):
-        library = xp.cuda.nccl
+        from cupy.cuda import nccl as library
+
         unique = comm.bcast(library.get_unique_id() if comm.rank == 0 else None)
         nccl.made = library.NcclCommunicator(comm.size, unique, comm.rank)
     return nccl.made
@@ -103,7 +104,9 @@ def nccl_halo(comm: Any, xp: Any, arrays: tuple[Any, ...]) -> list[Row]:
     if made is None:
         return []
     a, b, c, d = (array.data.ptr for array in arrays)
-    count, library = arrays[0].size, xp.cuda.nccl
+    from cupy.cuda import nccl as library
+
+    count = arrays[0].size
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
 
     def act() -> None:
@@ -134,9 +137,10 @@ def small_rows(comm: Any, xp: Any, number: int, nbytes: int) -> list[Row]:
     if xp.__name__ == "numpy":
         return rows
     rows += captured_rows(comm, xp, group)
-    made, library = nccl(comm, xp), xp.cuda.nccl
+    made = nccl(comm, xp)
     if made is None:
         return rows
+    from cupy.cuda import nccl as library
 
     def grouped() -> None:
         stream = xp.cuda.get_current_stream().ptr

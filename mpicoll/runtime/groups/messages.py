@@ -22,6 +22,7 @@ from mpicoll.runtime.cuda.streams import current_address, on
 from mpicoll.runtime.groups.first import CHANNELS
 from mpicoll.runtime.groups.known import Known
 from mpicoll.runtime.groups.packed import batch_of
+from mpicoll.runtime.paths.mapped.channels import Transfer
 from mpicoll.runtime.program.local_work import Action, Copy
 from mpicoll.schedule.partition import offsets
 from mpicoll.settings import settings
@@ -94,7 +95,7 @@ def run_messages(messages: list[GroupedMessage], context: Context, comm: Any) ->
     channels = context.attached.get(CHANNELS, "")
     mapped = [] if isinstance(channels, str) else [one for one in away if one.flat.device == channels.device]
     if mapped:
-        launch = channels.prepared([(one.sends, one.peer, one.flat.pointer, one.nbytes) for one in mapped])
+        launch = channels.prepared([Transfer(one.sends, one.peer, one.flat.pointer, one.nbytes) for one in mapped])
         launch()
         if len(mapped) == len(letters) and not any(one.flat.before for one in letters):  # there is nothing else to do
             known.note(key, launch, buffers, keep=None)
