@@ -17,7 +17,7 @@ from mpicoll.runtime.paths import table
 from mpicoll.runtime.progress import turns
 
 #: modules that import CuPy
-MODULES = [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch", "migrate")]
+MODULES = [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch", "migrate", "batch")]
 MODULES += [f"mpicoll.runtime.paths.{name}" for name in ("staged", "direct")]
 MAPPED = "path", "kernel", "order", "launch", "inboxes", "nvlink", "enqueued", "watchdog", "residents"
 MODULES += [f"mpicoll.runtime.paths.mapped.{name}" for name in MAPPED]

@@ -11,6 +11,8 @@ from mpicoll.runtime.arguments.operators import Operator
 
 #: (address, number of bytes)
 Run = tuple[int, int]
+#: (address of the target, address of the source, number of bytes)
+Copy = tuple[int, int, int]
 #: an instruction with everything packed
 Action = Callable[[], object]
 #: tells whether an action would return at once
