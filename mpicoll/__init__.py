@@ -21,10 +21,12 @@ from mpicoll.version import __version__ as __version__
 if TYPE_CHECKING:
     from mpicoll.communicator import Communicator
     from mpicoll.runtime.arguments.operators import AVG, Op
+    from mpicoll.training.gradient_buckets import GradientBuckets
 
 __all__ = [
     "AVG",
     "Communicator",
+    "GradientBuckets",
     "MismatchError",
     "Op",
     "Plan",
@@ -44,6 +46,7 @@ __all__ = [
 _LATE = {
     "Communicator": "mpicoll.communicator",
     "AVG": "mpicoll.runtime.arguments.operators",
+    "GradientBuckets": "mpicoll.training.gradient_buckets",
     "Op": "mpicoll.runtime.arguments.operators",
 }
 
