@@ -61,7 +61,9 @@ def numbers(array, offset, xp=np):
 def step(buckets, some, turn, memory=HOST):
     """Make a step, and look at all averages."""
     for k, array in enumerate(some):
-        array[...] = numbers(array, k + turn + RANK + 1, memory.xp)
+        values = numbers(array, k + turn + RANK + 1, memory.xp)
+        array[...] = values
+        values.fill(0)  # the next array may be in its memory
         buckets.add(array)
     buckets.finish()
     for k, array in enumerate(some):
