@@ -12,7 +12,7 @@ from mpicoll.request import Request
 from mpicoll.runtime.arguments.arrays import empty_on, pointer_of
 from mpicoll.runtime.cuda.streams import on
 from mpicoll.runtime.program.local_work import Action, Copy
-from mpicoll.training.added import Added
+from mpicoll.training.added import Added, stream_of
 from mpicoll.training.bucket_layout import Member
 
 #: bytes to which arrays are aligned in a bucket, so that they are moved 16 bytes at a time
@@ -37,44 +37,46 @@ class Bucket:
         self._nbytes = end
         self._memory: Any = None
         self._added: list[Added] = []
+        self._stream: Any = None
         self._request: Request | None = None
         self._sources: list[int] = []
         self._batches: tuple[Any, Any] | None = None
         self._actions: tuple[int, Action, Action] | None = None
 
-    def start(self, comm: Communicator, op: Any, added: list[Added]) -> None:
+    def start(self, comm: Communicator, op: Any, values: list[Any], added: list[Added]) -> None:
         """Pack the arrays and start their reduction, after what is on the last one's stream.
 
         Args:
             comm: of the ranks.
             op: the operator.
-            added: the arrays, in order.
+            values: the arrays, in order.
+            added: where they are.
         """
-        stream, self._added = added[-1].stream, added
-        array = added[0].value
+        array, self._added, self._stream = values[0], added, stream_of(values[-1])
         if len(added) > 1:
-            with on(self.device, stream) as address:
+            with on(self.device, self._stream) as address:
                 array = self._packed(address)
-        self._request = comm.Iallreduce(MPI.IN_PLACE, array, op=op, stream=stream)
+        self._request = comm.Iallreduce(MPI.IN_PLACE, array, op=op, stream=self._stream)
 
     def end(self) -> None:
         """Wait for the reduction and unpack its result, on the stream of its start."""
         assert self._request is not None
         self._request.Wait()
         if len(self._added) > 1:
-            with on(self.device, self._added[-1].stream):
+            with on(self.device, self._stream):
                 assert self._actions is not None
                 self._actions[2]()
                 for one in self._added:
                     for copy in one.after:
                         copy()
-        self._request, self._added = None, []
+        self._request, self._stream, self._added = None, None, []
 
     def abandon(self) -> None:
         """Leave a reduction that may have been started, with the memory that it still needs."""
         if self._request is not None:
             self._request.Free()
-        self._request, self._added, self._memory, self._actions, self._batches = None, [], None, None, None
+        self._request, self._added, self._memory = None, [], None
+        self._batches = self._actions = None
 
     def _packed(self, stream: int) -> Any:
         """Return the bucket's memory, with the arrays in it, packed on a stream, which is current."""
@@ -98,7 +100,7 @@ class Bucket:
         if sources == self._sources and self._batches is not None:
             return
         base, self._sources = pointer_of(self._memory), sources
-        lengths = [one.array.nbytes for one in self._added]
+        lengths = [one.member.nbytes for one in self._added]
         into = [(base + start, source, n) for start, source, n in zip(self._starts, sources, lengths, strict=True)]
         back = [(source, target, n) for target, source, n in into]
         if self._batches is None:

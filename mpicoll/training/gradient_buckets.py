@@ -55,13 +55,15 @@ class GradientBuckets:
         self._op, self._layout = op, BucketLayout(bucket_bytes)
         self._buckets: list[Bucket] = []
         self._bucket_of: dict[int, int] = {}
+        self._added: dict[int, Added] = {}
         self._names: list[str] | None = None
         self._fixed = self._paused = False
         self._begin()
 
     def _begin(self) -> None:
         """Begin a step: no array is ready, and no bucket started."""
-        self._ready: dict[int, Added] = {}
+        self._ready: dict[int, Any] = {}
+        self._added = {number: one for number, one in self._added.items() if one.array is not None}
         self._left = [len(bucket.numbers) for bucket in self._buckets]
         self._started = 0
 
@@ -157,30 +159,37 @@ class GradientBuckets:
                 f"{NAME}: {self._name(number)} is ready a second time in a step: call finish() after each backward(), "
                 "or accumulate with no_sync()"
             )
-        try:
-            one = added(self._name(number), value)
-            if self._fixed:
-                self._check(number, one)
-        except (TypeError, ValueError) as error:
-            self._refuse(error)
-        self._ready[number] = one
-        if self._fixed:
-            self._left[self._bucket_of[number]] -= 1
-        elif numbers := self._layout.add(one.member):
-            self._open(numbers)
-        self._start_those_full()
+        known = self._added.get(number)
+        if known is None or known.array is None or known.array() is not value:
+            known = self._added[number] = self._read(number, value)
+        self._ready[number] = value
+        if not self._fixed:
+            if numbers := self._layout.add(known.member):
+                self._open(numbers)
+                self._start_those_full()
+        else:
+            bucket = self._bucket_of[number]
+            self._left[bucket] -= 1
+            if not self._left[bucket]:
+                self._start_those_full()
         if in_flight:
             advance_all()
 
-    def _check(self, number: int, one: Added) -> None:
-        """Refuse an array that is not as in the first step."""
+    def _read(self, number: int, value: Any) -> Added:
+        """Return where an array is; refuse one that is not as in the first step."""
         members = self._layout.members
-        if number >= len(members):
-            raise ValueError(f"{NAME}: {self._name(number)} is one more than in the first step")
-        if not one.is_like(members[number]):
-            raise ValueError(
-                f"{NAME}: {self._name(number)} is {one.member}, but was {members[number]} in the first step"
-            )
+        try:
+            found = added(self._name(number), value)
+            if not self._fixed:
+                return found
+            if number >= len(members):
+                raise ValueError(f"{NAME}: {self._name(number)} is one more than in the first step")
+            if found.member != members[number]:
+                was = f"but was {members[number]} in the first step"
+                raise ValueError(f"{NAME}: {self._name(number)} is {found.member}, {was}")
+        except (TypeError, ValueError) as error:
+            self._refuse(error)
+        return found
 
     def _open(self, numbers: tuple[int, ...]) -> None:
         """Make a bucket of arrays, of which all are ready but in `watch`."""
@@ -195,7 +204,8 @@ class GradientBuckets:
         """Start the reductions of buckets whose arrays are all ready, in the order of the buckets."""
         while self._started < len(self._buckets) and not self._left[self._started]:
             bucket = self._buckets[self._started]
-            bucket.start(self._comm, self._op, [self._ready[n] for n in bucket.numbers])
+            values, added = ([of[n] for n in bucket.numbers] for of in (self._ready, self._added))
+            bucket.start(self._comm, self._op, values, added)
             self._started += 1
 
     def _name(self, number: int) -> str:
