@@ -98,8 +98,20 @@ class GradientBuckets:
         if len(self._ready) < len(self._layout.members):
             missing = next(n for n in range(len(self._layout.members)) if n not in self._ready)
             self._refuse(RuntimeError(f"{NAME}: {self._name(missing)} was not added in this step"))
+        try:
+            for bucket in self._buckets:
+                bucket.end()
+        except BaseException:
+            self._leave()
+            raise
+        self._begin()
+
+    def _leave(self) -> None:
+        """Leave a step as it is; the next one has new memory, and after the first one's failure another layout."""
         for bucket in self._buckets:
-            bucket.end()
+            bucket.abandon()
+        if not self._fixed:
+            self._layout, self._buckets, self._bucket_of = BucketLayout(self._layout.limit), [], {}
         self._begin()
 
     def watch(self, model: Any) -> None:
@@ -141,12 +153,8 @@ class GradientBuckets:
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.finish()
-            return
-        for bucket in self._buckets:
-            bucket.abandon()
-        if not self._fixed:
-            self._layout, self._buckets, self._bucket_of = BucketLayout(self._layout.limit), [], {}
-        self._begin()
+        else:
+            self._leave()
 
     def _hook(self, number: int, parameter: Any) -> None:
         if not self._paused:

@@ -189,6 +189,21 @@ def test_a_step_that_fails_is_left_and_the_next_one_is_whole(comm, first):
         step(buckets, some, 1)
 
 
+@pytest.mark.ranks(2, 3)
+def test_an_error_of_one_rank_is_that_of_all_where_a_setting_demands_it(comm):
+    """And the step after it is whole."""
+    with mpicoll.override(errors="agree"):
+        buckets, x = mpicoll.GradientBuckets(comm), np.ones(3)
+        for turn in range(2):
+            with buckets:
+                buckets.add(x)
+            if turn:
+                return
+            error = ValueError if RANK == SIZE - 1 else mpicoll.MismatchError
+            with pytest.raises(error, match="array 0 is float64"), buckets:
+                buckets.add(np.ones(4 if RANK == SIZE - 1 else 3))
+
+
 class Parameter:
     """A stand-in for PyTorch's, which may be missing: only what is used of it, with NumPy arrays."""
 
