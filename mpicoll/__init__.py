@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from mpicoll.communicator import Communicator
     from mpicoll.grouping import group
     from mpicoll.runtime.arguments.operators import AVG, Op
+    from mpicoll.training.gradient_buckets import GradientBuckets
 
 __all__ = [
     "AVG",
     "Communicator",
+    "GradientBuckets",
     "MismatchError",
     "Op",
     "Plan",
@@ -47,6 +49,7 @@ _LATE = {
     "Communicator": "mpicoll.communicator",
     "group": "mpicoll.grouping",
     "AVG": "mpicoll.runtime.arguments.operators",
+    "GradientBuckets": "mpicoll.training.gradient_buckets",
     "Op": "mpicoll.runtime.arguments.operators",
 }
 

@@ -17,11 +17,12 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 
 from mpicoll.runtime.call import decision, execute, flight, starting
+from mpicoll.runtime.cuda import kernels
 from mpicoll.runtime.host.work import Host
 from mpicoll.runtime.paths import table
 
 #: modules that import CuPy
-WITH_CUPY = [f"cuda.{name}" for name in ("work", "order", "launch", "migrate")] + ["paths.staged"]
+WITH_CUPY = [f"cuda.{name}" for name in ("work", "order", "launch", "migrate", "batch")] + ["paths.staged"]
 MAPPED = "path", "kernel", "inboxes", "nvlink", "order", "launch", "enqueued", "watchdog", "residents"
 WITH_CUPY += [f"paths.mapped.{name}" for name in MAPPED]
 
@@ -162,7 +163,7 @@ class MadeUp:
         module.ndarray, module.empty = type("ndarray", (), {}), np.empty
         module.cuda = SimpleNamespace(
             runtime=runtime,
-            driver=SimpleNamespace(launchKernel=None),
+            driver=SimpleNamespace(launchKernel=self.launch, CUDADriverError=CudaError),
             Event=lambda **_: Event(made_up),
             Stream=Stream,
             Device=Device,
@@ -204,6 +205,20 @@ class MadeUp:
 
         self.streams.enqueue(stream, done)
 
+    def launch(self, function, *rest):
+        """What stands for the kernel of a batch: it reads its table when it runs."""
+        assert function == "copies"
+        stream, argument = rest[7], ctypes.c_void_p.from_address(rest[8]).value
+        table, count, _ = (ctypes.c_uint64 * 3).from_address(argument)
+
+        def done():
+            words = (ctypes.c_uint64 * (3 * count)).from_address(table)
+            for k in range(count):
+                ctypes.memmove(words[2 * k], words[2 * k + 1], words[2 * count + k])
+            return True
+
+        self.streams.enqueue(stream, done)
+
     def reduce(self, worker, op, dtype, target, sources):
         """What stands for a kernel: NumPy's work, on the stream."""
         return self._later(worker, Host().reduce(op, dtype, target, sources))
@@ -223,12 +238,15 @@ class CudaError(RuntimeError):
     pass
 
 
-class Memory:
+class Memory(np.ndarray):
     """Memory of any kind, full of what nobody expects."""
 
-    def __init__(self, nbytes):
-        self.array = np.full(nbytes, 0xEE, "u1")
-        self.ptr = self.array.ctypes.data
+    def __new__(cls, nbytes):
+        return np.full(nbytes, 0xEE, "u1").view(cls)
+
+    @property
+    def ptr(self):
+        return self.ctypes.data
 
 
 def install(monkeypatch, manner):
@@ -251,6 +269,7 @@ def install(monkeypatch, manner):
             return on_the_host(operands)
         return made_up.streams.enqueue(made_up.streams.current, lambda: [call() for call in operands.after] or True)
 
+    monkeypatch.setattr(kernels, "compiled", lambda source, name, device: (name, "module"))
     monkeypatch.setattr(Device, "reduce", lambda *args: made_up.reduce(*args))
     monkeypatch.setattr(Device, "divide", lambda *args: made_up.divide(*args))
     monkeypatch.setattr(arrays, "device_of", lambda array: 0)

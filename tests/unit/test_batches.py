@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mpi.made_up_device import Memory
 from mpicoll.runtime.cuda import kernels
 from mpicoll.runtime.host.batch import Batch as HostBatch
 from unit import recorded_cuda
@@ -79,12 +80,6 @@ def test_no_copies_are_no_work(made):
     assert made.taken() == []
 
 
-class Pinned(np.ndarray):
-    @property
-    def ptr(self):
-        return self.ctypes.data
-
-
 @pytest.fixture
 def device(made, monkeypatch, tmp_path):
     """The device's module; its copies are done at once, and its kernel by threads of the host."""
@@ -95,7 +90,7 @@ def device(made, monkeypatch, tmp_path):
         ctypes.memmove(to, origin, nbytes)
 
     monkeypatch.setattr(runtime, "memcpyAsync", copy)
-    monkeypatch.setattr(made.module.cuda, "alloc_pinned_memory", lambda nbytes: np.zeros(nbytes, "u1").view(Pinned))
+    monkeypatch.setattr(made.module.cuda, "alloc_pinned_memory", Memory)
 
     def compiled(source, name, number):
         text = f'#include "{HERE}/cuda_on_host.h"\n#define collective {name}\n{source}\n'
