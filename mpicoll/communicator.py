@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from operator import is_
 from typing import Any, Concatenate, NoReturn, ParamSpec, cast
 
@@ -27,7 +26,7 @@ from mpicoll.runtime.call.decision import Call
 from mpicoll.runtime.call.shortcut import noted
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.contexts import context_of, free_context_of, started_context_of
-from mpicoll.runtime.groups.calls import listed, run_calls
+from mpicoll.runtime.groups.calls import run_lists
 from mpicoll.runtime.point_to_point.requests import MessageRequest
 from mpicoll.runtime.progress import turns
 from mpicoll.runtime.progress.traffic import refuse_after_finalize
@@ -163,14 +162,18 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
     def _run_in_turn(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> None:
         """Do a blocking call: the one way to the executor; arguments as in `Call`."""
         context = self._get_context()
-        if (each := listed(method, arguments)) is not None:
-            run_calls([(method, one, algorithm, stream) for one in each], context, partial(Communicator._run, self))
+        if run_lists((method, arguments, algorithm, stream), context, self._run_any):
             return
         context.take_turn()
         try:
             conductor.blocking(context, (method, arguments, algorithm, stream, self._rules))
         finally:
             context.end_turn()
+
+    def _run_any(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> None:
+        """Do a blocking call, with or without buffers; arguments as in `Call`."""
+        run = self._run if len(arguments) > 1 else self._run_in_turn
+        run(method, arguments, algorithm, stream)
 
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Request:
         """Start a nonblocking call; local; arguments as in `Call`."""

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache
 from itertools import chain
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from mpi4py import MPI
 
 from mpicoll.communicator import Communicator
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.groups.calls import GroupedCall, run_calls
-from mpicoll.runtime.groups.first import connect
+from mpicoll.runtime.groups.first import connect, is_connected
 from mpicoll.runtime.groups.messages import GroupedMessage, run_messages
-
-#: methods that would not wait for the end of the group, or that only one of its messages could answer
-_REFUSED = (
-    *("_begin", "_prepare", "Isend", "Issend", "Ibsend", "Irsend", "Irecv", "Isendrecv", "Isendrecv_replace"),
-    *("Ssend", "Bsend", "Rsend", "Sendrecv_replace"),
-)
 
 
 class group:  # noqa: N801  # used as a function, as `with` statements are
@@ -53,53 +47,59 @@ class group:  # noqa: N801  # used as a function, as `with` statements are
 
     def __init__(self, comm: Communicator) -> None:
         """Belong to a communicator."""
-        self._comm = comm
-        self._calls: list[GroupedCall] = []
-        self._messages: list[GroupedMessage] = []
+        self._comm, self._kind = comm, type(comm)
+        self.calls: list[GroupedCall] = []
+        self.messages: list[GroupedMessage] = []
 
     def __enter__(self) -> group:
         """Collect from now on."""
-        methods = vars(self._comm)
-        if "_run" in methods:
+        comm: Any = self._comm
+        if isinstance(comm, _Collecting):
             raise RuntimeError("the communicator is in a group already")
-        methods["_run"] = methods["_run_in_turn"] = self._collect
-        methods["Send"], methods["Recv"], methods["Sendrecv"] = self._send, self._receive, self._sendrecv
-        methods.update({name: partial(_refuse, name) for name in _REFUSED})
+        comm._group, comm.__class__ = self, _collecting(cast(Any, self._kind))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Make what was collected, unless the block has raised."""
-        for name in ("_run", "_run_in_turn", "Send", "Recv", "Sendrecv", *_REFUSED):
-            del vars(self._comm)[name]
-        calls, messages, self._calls, self._messages = self._calls, self._messages, [], []
-        if error is None:
-            context = self._comm._get_context()
+        comm: Any = self._comm
+        comm._group, comm.__class__ = None, self._kind
+        calls, messages, self.calls, self.messages = self.calls, self.messages, [], []
+        if error is not None:
+            return
+        context = comm._get_context()
+        if not is_connected(context):
             connect(context, [*chain.from_iterable(call[1] for call in calls), *(message[1] for message in messages)])
-            run_calls(calls, context, self._make)
-            run_messages(messages, context, self._comm)
+        if calls:
+            run_calls(calls, context, comm._run_any)
+        if messages:
+            run_messages(messages, context, comm)
 
-    def _make(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> None:
-        run = self._comm._run if len(arguments) > 1 else self._comm._run_in_turn  # a barrier has no arrays
-        run(method, arguments, algorithm, stream)
 
-    def _collect(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> None:
-        self._calls.append((method, arguments, algorithm, stream))
+class _Collecting:
+    """Mixin of a communicator in a group: its calls and messages are collected."""
 
-    def _send(self, buf: Any, dest: int, tag: int = 0) -> None:
+    _group: group
+
+    def _run(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> None:
+        self._group.calls.append((method, arguments, algorithm, stream))
+
+    _run_in_turn = _run
+
+    def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         if dest != MPI.PROC_NULL:
-            self._messages.append((True, buf, dest, tag))
+            self._group.messages.append((True, buf, dest, tag))
 
-    def _receive(
+    def Recv(
         self, buf: Any, source: int = MPI.ANY_SOURCE, tag: int = MPI.ANY_TAG, status: MPI.Status | None = None
     ) -> None:
         if source == MPI.ANY_SOURCE or status is not None:
             raise ValueError("Recv in a group: name the source; there is no status")
         if source != MPI.PROC_NULL:
-            self._messages.append((False, buf, source, 0 if tag == MPI.ANY_TAG else tag))
+            self._group.messages.append((False, buf, source, 0 if tag == MPI.ANY_TAG else tag))
 
-    def _sendrecv(
+    def Sendrecv(
         self,
         sendbuf: Any,
         dest: int,
@@ -109,11 +109,18 @@ class group:  # noqa: N801  # used as a function, as `with` statements are
         recvtag: int = MPI.ANY_TAG,
         status: MPI.Status | None = None,
     ) -> None:
-        self._receive(recvbuf, source, recvtag, status)
-        self._send(sendbuf, dest, sendtag)
+        self.Recv(recvbuf, source, recvtag, status)
+        self.Send(sendbuf, dest, sendtag)
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise UnsupportedError("in a group there are blocking collectives, Send, Recv and Sendrecv only")
+
+    _begin = _prepare = _refuse
+    Isend = Issend = Ibsend = Irsend = Irecv = Isendrecv = Isendrecv_replace = _refuse
+    Ssend = Bsend = Rsend = Sendrecv_replace = _refuse
 
 
-def _refuse(name: str, *arguments: Any, **named: Any) -> NoReturn:
-    """Refuse a method within a group."""
-    what = "a call that does not block" if name.startswith("_") else name
-    raise UnsupportedError(f"{what} in a group: it has blocking collectives, Send, Recv and Sendrecv only")
+@cache
+def _collecting(kind: type[Communicator]) -> type[Communicator]:
+    """Return the class of a communicator of some class while it is in a group."""
+    return type(kind.__name__, (_Collecting, kind), {})

@@ -82,7 +82,7 @@ class Batch:
             stream: address of the stream.
         """
         self.device = device
-        self._copies = [copy for copy in copies if copy[2]]
+        self._copies, self._aimed = [copy for copy in copies if copy[2]], copies
         lengths = [nbytes for _, _, nbytes in self._copies]
         chunks = [(copy, number) for copy, nbytes in enumerate(lengths) for number in range(-(-nbytes // CHUNK))]
         self._chunks = len(chunks)
@@ -97,7 +97,13 @@ class Batch:
         self._upload(places + rest, stream)
 
     def aim(self, copies: Sequence[Copy], stream: int) -> None:
-        """Take other addresses for the same numbers of bytes, on a stream; not while that is captured."""
+        """Take other addresses for the same numbers of bytes, on a stream that is not captured.
+
+        The sequence that was given last is not looked at.
+        """
+        if copies is self._aimed:
+            return
+        self._aimed = copies
         copies = [copy for copy in copies if copy[2]]
         if copies == self._copies:
             return

@@ -46,15 +46,19 @@ class Part:
     before: list[Callable[[], None]] = field(default_factory=list)
     after: list[Callable[[], None]] = field(default_factory=list)
 
-    def run(self, calls: list[GroupedCall], run: Run) -> None:
-        """Make it; `run` makes one call."""
-        call = calls[self.first]
+    def run(self, calls: Callable[[], list[GroupedCall]], run: Run) -> None:
+        """Make it.
+
+        Args:
+            calls: returns the group's calls.
+            run: makes one call.
+        """
         if self.packed is None:
-            run(*call)
+            run(*calls()[self.first])
             return
         for act in self.before:
             act()
-        self.packed.run(self.copies, run, *call[2:])
+        self.packed.run(self.copies, run)
         for act in self.after:
             act()
 
@@ -77,52 +81,63 @@ def run_calls(calls: list[GroupedCall], context: Context, run: Run) -> None:
         context: the communicator's.
         run: makes one call.
     """
-    grouped = context.kept("groups", Grouped)
-    key = (current_address(), *map(_identity, calls))
-    buffers = [buffer for call in calls for buffer in _buffers(call)]
-    with grouped.turn:
-        parts = grouped.groups.find(key, buffers)
-        if parts is None:
-            parts = _parts(calls, context, grouped)
-            if not any(part.before or part.after for part in parts):  # these hold their arrays
-                rest = [(call[1][_places(call[0]) :], call[3]) for call in calls]
-                grouped.groups.note(key, parts, buffers, keep=rest)
-        for part in parts:
-            part.run(calls, run)
+    methods, arguments, algorithms, streams = zip(*calls, strict=True)  # long rows: one for each call takes longer
+    identities = tuple([a if type(a) is int else id(a) for one in arguments for a in one])
+    _run_known((methods, identities, algorithms, tuple(map(id, streams))), lambda: calls, context, run)
 
 
-def listed(method: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]] | None:
-    """Return the arguments of a call for each array, where its buffers are lists of arrays; None where they are not.
+def run_lists(call: GroupedCall, context: Context, run: Run) -> bool:
+    """Make a call for each array as one, where its buffers are lists of arrays; tell whether they are.
 
     Args:
-        method: the call, such as "Allreduce".
-        arguments: as in the call.
+        call: as it was made.
+        context: the communicator's.
+        run: makes one call.
     """
-    if method not in PACKABLE:
-        return None
+    method, arguments, algorithm, stream = call
+    if method not in PACKABLE or not any(_is_list_of_arrays(one) for one in arguments[: _places(method)]):
+        return False
+    identities = [tuple(map(id, a)) if type(a) in (list, tuple) else a if type(a) is int else id(a) for a in arguments]
+    _run_known((method, *identities, algorithm, id(stream)), lambda: _each(call), context, run)
+    return True
+
+
+def _each(call: GroupedCall) -> list[GroupedCall]:
+    """Return the call of each array, where buffers are lists of arrays."""
+    method, arguments, algorithm, stream = call
     buffers, rest = arguments[: _places(method)], arguments[_places(method) :]
     lengths = {len(one) for one in buffers if _is_list_of_arrays(one)}
-    if not lengths:
-        return None
     if len(lengths) > 1 or any(not (_is_list_of_arrays(b) or b is None or is_in_place(b)) for b in buffers):
         raise ValueError(f"{method.lower()}: the buffers are not lists of equally many arrays")
     columns = [one if _is_list_of_arrays(one) else [one] * min(lengths) for one in buffers]
-    return [(*row, *rest) for row in zip(*columns, strict=True)]
+    return [(method, (*row, *rest), algorithm, stream) for row in zip(*columns, strict=True)]
 
 
 def _is_list_of_arrays(buffer: Any) -> bool:
-    """Tell whether a buffer is two arrays or more; one array in a list is what mpi4py takes for a buffer."""
-    return (
-        type(buffer) in (list, tuple)
-        and len(buffer) > 1
-        and all(getattr(one, "ndim", 0) and hasattr(one, "dtype") for one in buffer)
-    )
+    """Tell whether a buffer is two arrays or more: mpi4py takes a count or a type to be the second item."""
+    return type(buffer) in (list, tuple) and len(buffer) > 1 and all(getattr(one, "ndim", 0) for one in buffer[:2])
 
 
-def _identity(call: GroupedCall) -> Hashable:
-    """Return under what a call is known: numbers by their value, all else by its identity."""
-    method, arguments, algorithm, stream = call
-    return method, *[a if type(a) is int else id(a) for a in arguments], algorithm, id(stream)
+def _run_known(known_by: Hashable, calls: Callable[[], list[GroupedCall]], context: Context, run: Run) -> None:
+    """Make the calls of a group, which are read where they are not known.
+
+    Args:
+        known_by: the identity of all that is in the group.
+        calls: returns its calls.
+        context: the communicator's.
+        run: makes one call.
+    """
+    grouped, key = context.kept("groups", Grouped), (current_address(), known_by)
+    with grouped.turn:
+        parts = grouped.groups.find(key, lambda: _buffers(calls()))
+        if parts is None:
+            read = calls()
+            parts = _parts(read, context, grouped)
+            if not any(part.before or part.after for part in parts):  # these hold their arrays
+                rest = [(call[1][_places(call[0]) :], call[3]) for call in read]
+                grouped.groups.note(key, parts, _buffers(read), keep=rest)
+        for part in parts:
+            part.run(calls, run)
 
 
 def _parts(calls: list[GroupedCall], context: Context, grouped: Grouped) -> list[Part]:
@@ -162,14 +177,13 @@ def _part(same: list[tuple[int, Operands]], calls: list[GroupedCall], context: C
     number, first = same[0]
     if len(same) == 1:
         return Part(number)
-    method, arguments, _, stream = calls[number]
-    rest, operands = arguments[_places(method) :], [one for _, one in same]
+    call, operands = calls[number], [one for _, one in same]
     sizes = tuple(one.count for one in operands)
-    with on(first.device, stream) as address:
-        key = method, first.root, first.op, first.dtype, first.device, address, sizes
+    with on(first.device, call[3]) as address:
+        key = call[0], first.root, first.op, first.dtype, first.device, call[2], address, sizes
         packed = grouped.packed.get(key)
         if packed is None:
-            packed = PackedCalls(method, operands, rest, context.rank, context.size, address)
+            packed = PackedCalls(call, operands, context.rank, context.size, address)
             if len(grouped.packed) >= MOST_REMEMBERED:
                 del grouped.packed[next(iter(grouped.packed))]
             grouped.packed[key] = packed
@@ -182,6 +196,6 @@ def _places(method: str) -> int:
     return 1 if method == "Bcast" else 2
 
 
-def _buffers(call: GroupedCall) -> tuple[Any, ...]:
-    """Return a call's buffers."""
-    return call[1][: _places(call[0])]
+def _buffers(calls: list[GroupedCall]) -> list[Any]:
+    """Return the buffers of all calls."""
+    return [buffer for call in calls for buffer in call[1][: _places(call[0])]]

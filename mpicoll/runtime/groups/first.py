@@ -17,6 +17,11 @@ from mpicoll.runtime.progress.exchange import Routine, exchanged
 CHANNELS = "channels"
 
 
+def is_connected(context: Context) -> bool:
+    """Tell whether a communicator has had its first group."""
+    return CHANNELS in context.attached
+
+
 def connect(context: Context, buffers: Iterable[Any]) -> None:
     """Get what a communicator's groups need of all ranks; collective the first time.
 
@@ -27,8 +32,6 @@ def connect(context: Context, buffers: Iterable[Any]) -> None:
     Raises:
         UnsupportedError: the first group is being captured.
     """
-    if CHANNELS in context.attached:
-        return
     device = -1
     if any(is_on_device(buffer) for buffer in buffers):
         cuda = sys.modules["cupy"].cuda

@@ -22,19 +22,29 @@ class Known(Generic[T]):
     A CuPy array cannot be changed, so that its identity says all while it lives; others are compared.
 
         known.note((id(x), id(y)), made, [x, y], keep=None)
-        known.find((id(x), id(y)), [x, y])  ->  made
+        known.find((id(x), id(y)), lambda: [x, y])  ->  made
     """
 
     def __init__(self) -> None:
         """Start empty."""
         self._entries: dict[Hashable, tuple[T, list[tuple[int, Callable[[Any], bool]]], Any]] = {}
 
-    def find(self, key: Hashable, buffers: Sequence[Any]) -> T | None:
-        """Return what was made of these buffers, None if nothing was or they have changed."""
+    def find(self, key: Hashable, buffers: Callable[[], Sequence[Any]]) -> T | None:
+        """Return what was made of buffers, None if nothing was or they have changed.
+
+        Args:
+            key: that was noted.
+            buffers: returns them, if they must be looked at.
+        """
         found = self._entries.get(key)
-        if found is None or not all(check(buffers[place]) for place, check in found[1]):
+        if found is None:
             return None
-        return found[0]
+        made, checks, _ = found
+        if checks:
+            now = buffers()
+            if not all([check(now[place]) for place, check in checks]):
+                return None
+        return made
 
     def note(self, key: Hashable, made: T, buffers: Sequence[Any], keep: object) -> None:
         """Let something be found from now on, unless a buffer could change unseen.

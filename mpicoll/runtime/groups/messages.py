@@ -83,8 +83,7 @@ def run_messages(messages: list[GroupedMessage], context: Context, comm: Any) ->
         settings.timeout,
         *((sends, id(buffer), peer, tag) for sends, buffer, peer, tag in messages),
     )
-    buffers = [message[1] for message in messages]
-    launch = known.find(key, buffers)
+    launch = known.find(key, lambda: _buffers(messages))
     if launch is not None:
         launch()
         return
@@ -98,9 +97,13 @@ def run_messages(messages: list[GroupedMessage], context: Context, comm: Any) ->
         launch = channels.prepared([Transfer(one.sends, one.peer, one.flat.pointer, one.nbytes) for one in mapped])
         launch()
         if len(mapped) == len(letters) and not any(one.flat.before for one in letters):  # there is nothing else to do
-            known.note(key, launch, buffers, keep=None)
+            known.note(key, launch, _buffers(messages), keep=None)
     _exchange([letter for letter in away if letter not in mapped], context, comm)
     _act(letter.flat.after for letter in letters)
+
+
+def _buffers(messages: list[GroupedMessage]) -> list[Any]:
+    return [message[1] for message in messages]
 
 
 def _exchange(letters: list[Letter], context: Context, comm: Any) -> None:

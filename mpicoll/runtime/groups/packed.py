@@ -52,20 +52,20 @@ class PackedCalls:
     """
 
     def __init__(
-        self, method: str, calls: Sequence[Operands], rest: tuple[Any, ...], rank: int, size: int, stream: int
+        self, call: tuple[str, tuple[Any, ...], Any, Any], calls: Sequence[Operands], rank: int, size: int, stream: int
     ) -> None:
         """Make the packed arrays.
 
         Args:
-            method: of all calls.
-            calls: their operands.
-            rest: arguments of the one call after its buffers.
+            call: the first of the calls, as it was made: method, arguments, algorithm, stream.
+            calls: the operands of all.
             rank: this rank.
             size: number of ranks.
             stream: see the attributes; it is current.
         """
+        method, arguments, *rest = call
         first = calls[0]
-        self._method, self._rest, self.stream, self._device = method, rest, stream, first.device
+        self.stream, self._device = stream, first.device
         self._sends, self._receives = _roles(first, rank, size)
         counts = tuple(_count(one, size) for one in calls)
         self._starts, self._total, self._itemsize = offsets(counts), sum(counts), first.dtype.itemsize
@@ -74,6 +74,9 @@ class PackedCalls:
         self._input = empty_on(self._device, self._total * rows_in, first.dtype)
         self._output = self._input if shared else empty_on(self._device, self._total * rows_out, first.dtype)
         self._in, self._out = (batch_of(self._device, copies, stream) for copies in self.copies(calls))
+        self._fill, self._empty = self._in.action(stream), self._out.action(stream)
+        buffers = (self._input,) if shared else (self._input, self._output)
+        self._call = (method, (*buffers, *arguments[len(buffers) :]), *rest)
 
     def copies(self, calls: Sequence[Operands]) -> Copies:
         """Return the copies to the packed input and from the packed output, for calls of the same sizes."""
@@ -94,22 +97,19 @@ class PackedCalls:
             for block, (count, displ) in enumerate(zip(counts, displs, strict=True))
         ]
 
-    def run(self, copies: Copies, run: Callable[..., None], algorithm: str | None, stream: Any) -> None:
+    def run(self, copies: Copies, run: Callable[..., None]) -> None:
         """Make the calls.
 
         Args:
             copies: as `copies` returns them for the calls' arrays.
             run: makes a call.
-            algorithm: as in the calls.
-            stream: as in the calls.
         """
         into, back = copies
         self._in.aim(into, self.stream)
         self._out.aim(back, self.stream)
-        self._in.action(self.stream)()
-        buffers = (self._input,) if self._method == "Bcast" else (self._input, self._output)
-        run(self._method, (*buffers, *self._rest), algorithm, stream)
-        self._out.action(self.stream)()
+        self._fill()
+        run(*self._call)
+        self._empty()
 
 
 def _roles(one: Operands, rank: int, size: int) -> tuple[bool, bool]:

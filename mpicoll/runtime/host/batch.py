@@ -20,11 +20,14 @@ class Batch:
 
     def __init__(self, copies: Sequence[Copy]) -> None:
         """Take (address of the target, address of the source, bytes) of each copy."""
-        self._copies = [copy for copy in copies if copy[2]]
+        self._copies, self._aimed = [copy for copy in copies if copy[2]], copies
         self._views = [_views(copy) for copy in self._copies]
 
     def aim(self, copies: Sequence[Copy], stream: int = 0) -> None:
-        """Take other addresses for the same numbers of bytes; the stream is for the device's twin."""
+        """Take other addresses for the same numbers of bytes; the sequence that was given last is not looked at."""
+        if copies is self._aimed:
+            return
+        self._aimed = copies
         copies, old = [copy for copy in copies if copy[2]], self._copies
         if [copy[2] for copy in copies] != [copy[2] for copy in old]:
             raise ValueError("a batch is aimed at copies of other lengths")
@@ -33,7 +36,7 @@ class Batch:
                 old[i], self._views[i] = copy, _views(copy)
 
     def action(self, stream: int = 0) -> Action:
-        """Return an action that does all copies; the stream is for the device's twin."""
+        """Return an action that does all copies; the stream is the device's twin's."""
         views = self._views
 
         def call() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -184,5 +185,5 @@ def grid_for(transfers: Sequence[Transfer], protocol: Protocol) -> tuple[int, in
     """Return (blocks, threads of a block): a warp for every tile, if there are so many, and one for every message."""
     most = max(tiles_of(one.nbytes, protocol) for one in transfers)
     warps = len(transfers) * min(max(most, 1), RING // protocol.place)
-    blocks = min(-(-warps // 4), BLOCKS)
-    return blocks, min(THREADS, 32 * -(-warps // blocks))
+    blocks = min(math.ceil(warps / 4), BLOCKS)
+    return blocks, min(THREADS, 32 * math.ceil(warps / blocks))
