@@ -85,12 +85,10 @@ def algorithms(collective: str | None = None) -> dict[str, list[str]]:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FUNCTIONS:
-        from mpicoll import functional
+    home = "mpicoll.functional" if name in _FUNCTIONS else _LATE.get(name)
+    if home is None:
+        raise AttributeError(f"module 'mpicoll' has no attribute {name!r}")
+    from importlib import import_module
 
-        return getattr(functional, name)
-    if name in _LATE:
-        from importlib import import_module
-
-        return getattr(import_module(_LATE[name]), name)
-    raise AttributeError(f"module 'mpicoll' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(home), name)  # so that it is asked for once
+    return found

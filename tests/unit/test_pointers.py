@@ -33,7 +33,7 @@ class Driver:
         self.failed, self.answer = failed, answer
 
     def cuPointerGetAttribute(self, where, attribute, address):
-        assert (attribute, address.value) in {(EXPORTABLE, HERE), (MANAGED, HERE)}
+        assert (attribute, address) in {(EXPORTABLE, HERE), (MANAGED, HERE)}
         if not self.failed:
             where._obj.value = self.answer[attribute]
         return self.failed
@@ -48,5 +48,5 @@ class Driver:
     ],
 )
 def test_how_the_driver_is_asked(monkeypatch, driver, can):
-    monkeypatch.setattr(ipc, "_driver", lambda: driver)
+    monkeypatch.setattr(ipc, "_query", lambda: driver.cuPointerGetAttribute)
     assert can_be_mapped(HERE) is can

@@ -12,7 +12,8 @@ end may be an array on a host, or belong to plain mpi4py:
 from __future__ import annotations
 
 import sys
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -34,14 +35,17 @@ _ANY_WAY = 4
 
 def is_on_device(buffer: Any) -> bool:
     """Tell whether a message's buffer, as mpi4py takes it, is in a device's memory."""
-    array = buffer[0] if isinstance(buffer, list | tuple) and buffer else buffer
-    kind = type(array)
-    if kind is np.ndarray:
-        return False
+    array = buffer[0] if type(buffer) in (list, tuple) and buffer else buffer
+    where = _where(cast(Any, type(array)))
+    return bool(array.is_cuda) if where is None else where
+
+
+@lru_cache(maxsize=256)
+def _where(kind: type) -> bool | None:
+    """Tell whether arrays of a class are in a device's memory; None where that is asked of each."""
     if kind.__module__.partition(".")[0] == "torch":
-        return bool(getattr(array, "is_cuda", False))
-    cupy = sys.modules.get("cupy")
-    return (cupy is not None and isinstance(array, cupy.ndarray)) or hasattr(kind, "__cuda_array_interface__")
+        return None if hasattr(kind, "is_cuda") else False
+    return hasattr(kind, "__cuda_array_interface__")
 
 
 def takes_device_memory(comm: Any) -> bool:
