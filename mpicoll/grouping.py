@@ -13,7 +13,8 @@ from mpicoll.communicator import Communicator
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.groups.calls import GroupedCall, run_calls
 from mpicoll.runtime.groups.first import connect, is_connected
-from mpicoll.runtime.groups.messages import GroupedMessage, run_messages
+from mpicoll.runtime.groups.letters import GroupedMessage
+from mpicoll.runtime.groups.messages import run_messages
 
 
 class group:  # noqa: N801  # used as a function, as `with` statements are

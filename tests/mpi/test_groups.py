@@ -10,7 +10,7 @@ import mpicoll
 from mpi.made_up_device import install
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.groups import calls as grouped_calls
-from mpicoll.runtime.groups import messages as grouped_messages
+from mpicoll.runtime.groups import letters
 from mpicoll.runtime.groups.packed import PACKABLE
 from mpicoll.runtime.mpi.cuda_aware import Awareness
 from mpicoll.runtime.point_to_point import parcel
@@ -180,7 +180,7 @@ def test_many_arrays_make_more_than_one_call(comm, monkeypatch):
 @pytest.mark.parametrize("most", [0, 1 << 20])
 def test_messages_do_not_wait_for_each_other(comm, monkeypatch, most):
     """All ranks send first, and receive in another order; those between two ranks travel as one, or not."""
-    monkeypatch.setattr(grouped_messages, "MOST", most)
+    monkeypatch.setattr(letters, "MOST", most)
     for turn in range(3):
         sent = [np.arange(1.0 + k * 20_000) + RANK + turn for k in range(4)]
         got = [np.zeros(1 + k * 20_000) for k in range(4)]
@@ -287,3 +287,15 @@ def made_up_batch(made_up):
             return lambda: [made_up.copy(to, origin, nbytes, 4, stream) for to, origin, nbytes in self.copies]
 
     return Batch
+
+
+@several
+def test_messages_of_other_arrays_each_time_leave_nothing_behind(comm):
+    """More groups than are remembered; the requests of those that go are freed."""
+    for turn in range(200):
+        x, y = np.full(5, RANK + 10.0 * turn), np.zeros(5)
+        with mpicoll.group(comm):
+            comm.Send(x, RIGHT)
+            comm.Recv(y, LEFT)
+        assert (y == LEFT + 10.0 * turn).all()
+    assert len(comm._get_context().others["messages"]._entries) <= 64

@@ -224,6 +224,7 @@ class Context(Traffic):
         """Free everything but the communicator: no collective call, so safe in any order of exit."""
         if not self.broken:  # what has stalled is left as it is
             self.cache.clear()
+            self.others.clear()
             for slot in self.slots.values():
                 slot.close()
 

@@ -1,72 +1,28 @@
-"""The messages of a group: none waits for another, and those between two ranks travel as one.
+"""The messages of a group: none waits for another.
 
-Between two ranks the messages are in the order of their tags, those of one tag in the order in which they were given.
-Both ranks know that order, so they need not tell each other:
-
-    rank 0: Send(a, 1, tag=5), Send(b, 1, tag=2)      one message of b and a, for 2 comes before 5
-    rank 1: Recv(y, 0, tag=2), Recv(x, 0, tag=5)      its parts go to y and x
+between device arrays, through channels      one kernel               found again by the arrays' identity
+between arrays on hosts                      persistent requests      the same
+other device arrays                          MPI's messages           read each time
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from mpicoll.runtime.arguments.arrays import Flat, empty_on, pointer_of
-from mpicoll.runtime.arguments.reader import Reader
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.cuda.streams import current_address, on
 from mpicoll.runtime.groups.first import CHANNELS
 from mpicoll.runtime.groups.known import Known
+from mpicoll.runtime.groups.letters import GroupedMessage, Letter, Packet, read_letters, travelling
+from mpicoll.runtime.groups.on_host import HostExchange
 from mpicoll.runtime.groups.packed import batch_of
 from mpicoll.runtime.paths.mapped.channels import Transfer
-from mpicoll.runtime.program.local_work import Action, Copy
-from mpicoll.schedule.partition import offsets
+from mpicoll.runtime.program.local_work import Action
 from mpicoll.settings import settings
 
-#: sends, buffer, peer, tag
-GroupedMessage = tuple[bool, Any, int, int]
-#: bytes of the messages between two ranks that travel as one at most
-MOST = 4 << 20
 #: packets that a communicator remembers
 MOST_REMEMBERED = 64
-
-
-@dataclass(eq=False)
-class Letter:
-    """A message of a group, read.
-
-    Attributes:
-        sends: this rank sends it.
-        peer: the other rank.
-        tag: of the message.
-        flat: its array.
-    """
-
-    sends: bool
-    peer: int
-    tag: int
-    flat: Flat
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the message."""
-        return int(self.flat.array.nbytes)
-
-
-def read_messages(messages: Iterable[GroupedMessage], context: Context) -> list[Letter]:
-    """Return the messages of a group in the order of their tags; refuse what cannot be read."""
-    read = []
-    for sends, buffer, peer, tag in messages:
-        method = "Send" if sends else "Recv"
-        if not 0 <= peer < context.size:
-            raise ValueError(f"{method}: rank {peer} is out of range for {context.size} ranks")
-        flat = Reader("bcast", method, context.rank, context.size).one("buf", buffer, writes=not sends)
-        read.append(Letter(sends, peer, tag, flat))
-    return sorted(read, key=lambda letter: letter.tag)
 
 
 def run_messages(messages: list[GroupedMessage], context: Context, comm: Any) -> None:
@@ -83,47 +39,22 @@ def run_messages(messages: list[GroupedMessage], context: Context, comm: Any) ->
         settings.timeout,
         *((sends, id(buffer), peer, tag) for sends, buffer, peer, tag in messages),
     )
-    launch = known.find(key, lambda: _buffers(messages))
-    if launch is not None:
-        launch()
+    exchange = known.find(key, lambda: _buffers(messages))
+    if exchange is not None:
+        exchange()
         return
-    letters = read_messages(messages, context)
+    letters = read_letters(messages, context)
+    packed = any(letter.flat.before for letter in letters)
     _act(letter.flat.before for letter in letters)
-    _deliver([letter for letter in letters if letter.peer == context.rank])
-    away = [letter for letter in letters if letter.peer != context.rank]
-    channels = context.attached.get(CHANNELS, "")
-    mapped = [] if isinstance(channels, str) else [one for one in away if one.flat.device == channels.device]
-    if mapped:
-        launch = channels.prepared([Transfer(one.sends, one.peer, one.flat.pointer, one.nbytes) for one in mapped])
-        launch()
-        if len(mapped) == len(letters) and not any(one.flat.before for one in letters):  # there is nothing else to do
-            known.note(key, launch, _buffers(messages), keep=None)
-    _exchange([letter for letter in away if letter not in mapped], context, comm)
+    exchange = _exchange_of(letters, context, comm)
+    exchange()
     _act(letter.flat.after for letter in letters)
+    if not (packed or isinstance(exchange, _Mixed)):
+        known.note(key, exchange, _buffers(messages), keep=None)
 
 
 def _buffers(messages: list[GroupedMessage]) -> list[Any]:
     return [message[1] for message in messages]
-
-
-def _exchange(letters: list[Letter], context: Context, comm: Any) -> None:
-    """Send and receive messages by MPI; arguments as in `run_messages`."""
-    known: dict[Hashable, Packet] = context.kept("packets", dict)
-    requests, opened = [], []
-    for sends in (False, True):  # what comes has a place before anything is sent
-        start = comm.Isend if sends else comm.Irecv
-        for peer in dict.fromkeys(letter.peer for letter in letters if letter.sends == sends):
-            same = [letter for letter in letters if letter.peer == peer and letter.sends == sends]
-            if len(same) == 1 or sum(letter.nbytes for letter in same) > MOST:
-                requests += [start(letter.flat.array, peer, letter.tag) for letter in same]
-                continue
-            packet = _packet(same, known)
-            requests.append(start(packet.closed() if sends else packet.array, peer, same[0].tag))
-            opened += [] if sends else [packet.open]
-    for request in requests:
-        request.Wait()
-    for act in opened:
-        act()
 
 
 def _act(actions: Iterable[list[Callable[[], None]]]) -> None:
@@ -132,39 +63,65 @@ def _act(actions: Iterable[list[Callable[[], None]]]) -> None:
             act()
 
 
-class Packet:
-    """The messages from one rank to another, in one array.
+def _exchange_of(letters: list[Letter], context: Context, comm: Any) -> Action:
+    """Return what sends and receives letters; arguments as in `_Mixed`."""
+    away = all(letter.peer != context.rank for letter in letters)
+    channels = context.attached.get(CHANNELS, "")
+    if away and all(letter.flat.device < 0 for letter in letters):
+        return HostExchange(letters, comm)
+    if away and not isinstance(channels, str) and all(letter.flat.device == channels.device for letter in letters):
+        return _through(channels, letters)
+    return _Mixed(letters, context, comm)
 
-    Attributes:
-        array: bytes, on the messages' device.
-    """
 
-    def __init__(self, letters: list[Letter], stream: int) -> None:
-        """Make the array; `stream` is the address of the current stream."""
-        self._stream, device = stream, letters[0].flat.device
-        lengths = tuple(letter.nbytes for letter in letters)
-        self._starts = offsets(lengths)
-        self.array = empty_on(device, sum(lengths), np.dtype("u1"))
-        self._batch = batch_of(device, self._copies(letters), stream)
+def _through(channels: Any, letters: list[Letter]) -> Action:
+    """Return what sends and receives letters through channels."""
+    made: Action = channels.prepared(
+        [Transfer(letter.sends, letter.peer, letter.flat.pointer, letter.nbytes) for letter in letters]
+    )
+    return made
 
-    def _copies(self, letters: list[Letter]) -> list[Copy]:
-        """Return the copies to the array, or from it."""
-        begin, pairs = pointer_of(self.array), zip(letters, self._starts, strict=True)
-        places = [(begin + at, letter.flat.pointer, letter.nbytes) for letter, at in pairs]
-        return places if letters[0].sends else [(theirs, ours, nbytes) for ours, theirs, nbytes in places]
 
-    def aim(self, letters: list[Letter]) -> None:
-        """Belong to other messages, of as many bytes each."""
-        self._batch.aim(self._copies(letters), self._stream)
+class _Mixed:
+    """Letters to several memories, to this rank itself, or of device arrays by MPI; it holds their arrays."""
 
-    def closed(self) -> Any:
-        """Return the array, filled from what is sent."""
-        self._batch.action(self._stream)()
-        return self.array
+    def __init__(self, letters: list[Letter], context: Context, comm: Any) -> None:
+        """Belong to letters.
 
-    def open(self) -> None:
-        """Bring what has come to its arrays."""
-        self._batch.action(self._stream)()
+        Args:
+            letters: in the order on which both ends agree.
+            context: the communicator's.
+            comm: the communicator.
+        """
+        self._letters, self._context, self._comm = letters, context, comm
+
+    def __call__(self) -> None:
+        """Send and receive."""
+        rank, channels = self._context.rank, self._context.attached.get(CHANNELS, "")
+        _deliver([letter for letter in self._letters if letter.peer == rank])
+        away = [letter for letter in self._letters if letter.peer != rank]
+        mapped = [] if isinstance(channels, str) else [one for one in away if one.flat.device == channels.device]
+        if mapped:
+            _through(channels, mapped)()
+        self._by_mpi([letter for letter in away if letter not in mapped])
+
+    def _by_mpi(self, letters: list[Letter]) -> None:
+        known: dict[Hashable, Packet] = self._context.kept("packets", dict)
+        requests, opened = [], []
+        for same in travelling(letters):
+            first, array = same[0], same[0].flat.array
+            if len(same) > 1:
+                packet = _packet(same, known)
+                array = packet.array
+                if first.sends:
+                    packet.move()
+                else:
+                    opened.append(packet.move)
+            requests.append((self._comm.Isend if first.sends else self._comm.Irecv)(array, first.peer, first.tag))
+        for request in requests:
+            request.Wait()
+        for act in opened:
+            act()
 
 
 def _packet(letters: list[Letter], known: dict[Hashable, Packet]) -> Packet:
