@@ -23,16 +23,16 @@ CLAIMED = range(1, 10)
 
 AT_LEAST = {
     "barrier": "linear binomial ring recursive_doubling dissemination",
-    "bcast": "linear binomial ring scatter_allgather double_binary_tree",
-    "reduce": "linear binomial ring reduce_scatter_gather double_binary_tree",
-    "allreduce": "linear binomial ring recursive_doubling reduce_scatter_allgather one_shot two_shot",
-    "gather": "linear binomial ring",
-    "scatter": "linear binomial ring",
-    "allgather": "linear binomial ring recursive_doubling bruck neighbor_exchange",
-    "reduce_scatter": "linear binomial ring recursive_halving pairwise all_pairs",
-    "alltoall": "linear ring recursive_doubling bruck",
-    "scan": "linear binomial recursive_doubling",
-    "exscan": "linear binomial recursive_doubling",
+    "bcast": "linear binomial ring recursive_doubling scatter_allgather double_binary_tree knomial_4 bine",
+    "reduce": "linear binomial ring recursive_doubling reduce_scatter_gather double_binary_tree knomial_4 bine",
+    "allreduce": "linear binomial ring recursive_doubling reduce_scatter_allgather one_shot two_shot circulant",
+    "gather": "linear binomial ring recursive_doubling knomial_4",
+    "scatter": "linear binomial ring recursive_doubling knomial_4",
+    "allgather": "linear binomial ring recursive_doubling bruck bruck_4 neighbor_exchange circulant pat",
+    "reduce_scatter": "linear binomial ring recursive_halving pairwise all_pairs circulant pat",
+    "alltoall": "linear binomial ring recursive_doubling pairwise bruck bruck_4",
+    "scan": "linear binomial ring recursive_doubling",
+    "exscan": "linear binomial ring recursive_doubling",
 }
 
 
@@ -143,8 +143,8 @@ def collective_modules():
     names = {file.stem for file in folder.glob("*.py")} - {
         "__init__",
         "card",
+        "families",
         "registry",
-        "phases",
         "uniform",
         "expression",
         "space",
