@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m mpicoll", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
-    listing = commands.add_parser("list", help="the table of families, then all algorithms, what they need and what they cost")
+    listing = commands.add_parser("list", help="all algorithms, by family and with what they need and cost")
     listing.add_argument("collective", nargs="?")
     listing.set_defaults(run=_list)
     show = commands.add_parser("show", help="an algorithm's card, steps and picture")

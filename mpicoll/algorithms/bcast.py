@@ -147,7 +147,7 @@ def knomial_4(rank: int, size: int, root: int) -> Schedule:
 def bine(rank: int, size: int, root: int) -> Schedule:
     """Every rank that has the vector passes it on, to the left and to the right in turn.
 
-    The rounds of a binomial tree, on two thirds of its way: where near ranks are near in the network.
+    The rounds of a binomial tree, on about two thirds of its way: where near ranks are near in the network.
     """
     node = bine_node(phases.relative(rank, size, root), size)
     return Schedule.of(phases.tree_bcast(node, partial(phases.absolute, size=size, root=root), out(0)), 1)

@@ -171,7 +171,7 @@ def knomial_4(rank: int, size: int, root: int) -> Schedule:
 def bine(rank: int, size: int, root: int) -> Schedule:
     """Vectors are combined up a tree whose children are to the left and to the right in turn.
 
-    The rounds of a binomial tree, on two thirds of its way: where near ranks are near in the network.
+    The rounds of a binomial tree, on about two thirds of its way: where near ranks are near in the network.
     """
     node = bine_node(phases.relative(rank, size, root), size)
     return _up(rank, root, node, partial(phases.absolute, size=size, root=root))

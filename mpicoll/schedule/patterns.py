@@ -73,7 +73,7 @@ def bine(relative: int, size: int) -> TreeNode:
     """Return a place in the Bine tree of a power of two of places, whose root is place 0 (De Sensi et al. 2025).
 
     Round by round partners are 1, 1, 3, 5, 11, ... apart, to the right of even places and to the left of odd ones:
-    two thirds of the way of a binomial tree.  The digits of a place to the base -2 end in as many equal ones as
+    about two thirds of the way of a binomial tree.  The digits of a place to the base -2 end in as many equal ones as
     it has partners.
     """
     bits = (size - 1).bit_length()

@@ -8,11 +8,13 @@ import importlib
 import inspect
 import re
 import typing
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from mpicoll.algorithms import catalogue, known, registry
+from mpicoll.algorithms.families import FAMILIES, cells, members, others
 from mpicoll.analysis.verify import verify
 from mpicoll.schedule import Schedule
 from serving import served
@@ -105,6 +107,16 @@ def test_restrictions_are_needed(card):
 @pytest.mark.parametrize("collective", AT_LEAST)
 def test_the_promised_algorithms_are_there(collective):
     assert set(AT_LEAST[collective].split()) <= set(catalogue()[collective])
+
+
+@pytest.mark.parametrize("collective", AT_LEAST)
+def test_every_collective_has_an_algorithm_of_each_family(collective):
+    """And every algorithm stands once in the row."""
+    row = [*(members(collective, family) for family in FAMILIES), others(collective)]
+    assert all(row[:-1])
+    assert Counter(card.name for cell in row for card in cell) == Counter(catalogue()[collective])
+    for names, cards in zip(cells(collective), row, strict=True):
+        assert all(card.name in names for card in cards)
 
 
 def test_names_are_unique_and_of_the_right_form():
