@@ -63,7 +63,7 @@ def binomial(rank: int, size: int) -> Schedule:
     down = tmp.take(source * size + target for target in node.places for source in range(size))
     rows = step(Copy(up[:size], inp(range(rank * size, rank * size + size))))
     by_target = [up[source * size + target] for target in range(size) for source in range(size)] if rank == 0 else []
-    turned = step(Copy(cell, source) for cell, source in zip(down, by_target, strict=False))
+    turned = step(_copies(down, by_target) if by_target else ())
     columns = step(Copy(out(range(rank, size * size, size)), down[:size]))
     ways = phases.gather_ranges(node, name, up, size), phases.scatter_ranges(node, name, down, size)
     return Schedule.of([rows, *ways[0], turned, *ways[1], columns], size * size, tmp)
@@ -119,14 +119,26 @@ def _store_and_forward(
         for places, to, source, ids in exchanges:
             received = tmp.take(ids)
             packed = tmp.take([cell_id for place in places for cell_id in _ids_of(held[place], tmp)])
-            copies += [Copy(one, held[place]) for one, place in zip(packed, places, strict=True)]
+            copies += _copies(packed, [held[place] for place in places])
             messages += [Send(packed, to), Recv(received, source)]
             moved |= zip(places, received, strict=True)
         steps += [step(copies), step(messages)]
         for place, cell in moved.items():
             held[place] = cell
-    last = step(Copy(out(source * size + rank), held[place]) for place, source in enumerate(source_of))
+    last = step(_copies(out(source * size + rank for source in source_of), held))
     return Schedule.of([*steps, last], size * size, tmp)
+
+
+def _copies(target: Ref, sources: list[Ref]) -> list[Copy]:
+    """Copy single cells to the cells of the target, all those of one buffer at once."""
+    copies = []
+    for buffer in sorted({source.buffer for source in sources}):
+        pairs = [
+            (to, source.cells[0]) for to, source in zip(target.cells, sources, strict=True) if source.buffer == buffer
+        ]
+        targets, cells = zip(*pairs, strict=True)
+        copies.append(Copy(Ref(target.buffer, targets), Ref(buffer, cells)))
+    return copies
 
 
 def _ids_of(cell: Ref, tmp: Scratch) -> list[int]:
