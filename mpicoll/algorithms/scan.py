@@ -12,7 +12,7 @@ exscan = partial(packaged, "exscan", ordered=True)
 
 
 @scan(
-    cost="α + (p-2)*o + (p-1)*n*β + λ + (p-1)*n*γ",
+    cost="α + (p-2)*o + (p-1)*(n*β + λ + n*γ)",
     reference="folklore",
     left_fold=True,
     blocks="1",
@@ -20,7 +20,7 @@ exscan = partial(packaged, "exscan", ordered=True)
     uniform=uniform.ALL_BEFORE,
 )
 def linear(rank: int, size: int) -> Schedule:
-    """Everybody sends its vector to all ranks after it, which combine all in one fused reduction.
+    """Everybody sends its vector to all ranks after it, and combines in rank order what it has and receives.
 
     One round; the last rank's link carries p-1 vectors: short vectors where all pairs are one hop apart.
     """
@@ -83,7 +83,7 @@ def recursive_doubling(rank: int, size: int) -> Schedule:
 
 
 def _exclusive_linear(rank: int, size: int) -> Schedule:
-    """Everybody sends its vector to all ranks after it, which combine all in one fused reduction.
+    """Everybody sends its vector to all ranks after it, and combines in rank order what it has and receives.
 
     One round; the last rank's link carries p-1 vectors: short vectors where all pairs are one hop apart.
     """
@@ -133,7 +133,7 @@ def _exclusive_doubling(rank: int, size: int) -> Schedule:
 
 exscan(
     name="linear",
-    cost="α + (p-2)*o + (p-1)*n*β + λ + (p-2)*n*γ",
+    cost="α + (p-2)*o + (p-1)*n*β + λ + (p-2)*(λ + n*γ)",
     reference="folklore",
     left_fold=True,
     blocks="1",
@@ -168,13 +168,17 @@ exscan(
 
 
 def _all_before(rank: int, size: int, *, exclusive: bool) -> Schedule:
-    """Receive the vectors of all ranks before this one, and combine them, with the own one or without."""
+    """Receive the vectors of all ranks before this one, and combine them, with the own one or without.
+
+    One at a time: where half precision is rounded, the bits are those of a chain (reproducible="ranks").
+    """
     tmp = Scratch()
     received = [tmp.take(0) for _ in range(rank)]
-    operands = received if exclusive else [*received, inp(0)]
-    receives = [Recv(cells, q) for q, cells in enumerate(received)]
-    sends = [Send(inp(0), q) for q in range(rank + 1, size)]
-    return Schedule.of([step(receives, sends, phases.combine(out(0), operands) if operands else ())], 1, tmp)
+    messages = [Recv(cells, q) for q, cells in enumerate(received)], [Send(inp(0), q) for q in range(rank + 1, size)]
+    first, *rest = received if exclusive and rank else [*received, inp(0)]
+    sums = [Reduce(first, (first, one)) for one in rest[:-1]]
+    result = () if exclusive and not rank else phases.combine(out(0), [first, *rest[-1:]])
+    return Schedule.of([step(*messages, sums, result)], 1, tmp)
 
 
 def _doubling(rank: int, size: int, held: Ref, tmp: Scratch, lowest: int) -> list[Step]:
