@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
+from mpicoll.algorithms.families import FAMILIES, cells
 from mpicoll.analysis.draw import draw
 from mpicoll.schedule.collectives import COLLECTIVES
 from mpicoll.settings import TABLE
@@ -28,6 +29,14 @@ def algorithms_page() -> str:
         "all sizes.\n"
         "A picture shows, for 4 ranks, the blocks of the input and then those of the output after every round:\n"
         "a moved block as its number (source and target for alltoall), a reduced one as the ranks that are in it.\n",
+    ]
+    parts += [
+        "## The families\n",
+        "Every collective has an algorithm of each of the four families. Some need a power of two of ranks, p = 2^k.\n",
+        f"| collective | {' | '.join(FAMILIES)} | others |",
+        "| --- |" + " --- |" * (len(FAMILIES) + 1),
+        *(f"| {' | '.join([name, *cells(name)])} |" for name in COLLECTIVES),
+        "",
     ]
     for name, row in COLLECTIVES.items():
         parts.append(f"## {name}\n\nServes {', '.join(f'`{m}`' for m in row.methods)}.\n")

@@ -11,6 +11,7 @@ from multiprocessing import get_context
 from mpicoll import __version__
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
+from mpicoll.algorithms.families import FAMILIES, cells
 from mpicoll.analysis.draw import draw
 from mpicoll.analysis.registration import verify_algorithm
 from mpicoll.errors import ScheduleError
@@ -26,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m mpicoll", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
-    listing = commands.add_parser("list", help="all algorithms, what they need and what they cost")
+    listing = commands.add_parser("list", help="all algorithms, by family and with what they need and cost")
     listing.add_argument("collective", nargs="?")
     listing.set_defaults(run=_list)
     show = commands.add_parser("show", help="an algorithm's card, steps and picture")
@@ -58,11 +59,13 @@ def _list(chosen: argparse.Namespace) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    families = Table("collective", *FAMILIES, "others", box=None, pad_edge=False)
     table = Table("collective", "algorithm", "needs", "cost", "proven", box=None, pad_edge=False)
     for name in [collective(chosen.collective).name] if chosen.collective else COLLECTIVES:
+        families.add_row(name, *cells(name))
         for card in registry.known(name):
             table.add_row(name, card.name, "; ".join(card.restrictions()) or "-", card.cost, card.proof)
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    Console(width=None if sys.stdout.isatty() else 200).print(families, "", table)
 
 
 def _show(chosen: argparse.Namespace) -> None:

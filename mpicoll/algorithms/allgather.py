@@ -5,7 +5,7 @@ from functools import partial
 from mpicoll.algorithms import phases, uniform
 from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Copy, Recv, Schedule, Scratch, Send, Step, inp, out, step
-from mpicoll.schedule.patterns import masks
+from mpicoll.schedule.patterns import circulant_rounds, far_first_rounds, masks
 
 allgather = partial(packaged, "allgather")
 
@@ -40,12 +40,9 @@ def binomial(rank: int, size: int) -> Schedule:
 
     Fewest messages, but rank 0's link carries everything log2 p times: tiny blocks.
     """
-    tmp = Scratch()
-    ids = phases.subtree(rank, size, 0)
-    held = out(ids)
-    up = phases.gather_ranges(rank, size, 0, held)
-    down = phases.binomial_bcast(rank, size, 0, out(range(size)))
-    return Schedule.of([_own(rank), *up, *down], size, tmp)
+    tree = phases.rooted(rank, size, 0)
+    up = phases.gather_ranges(*tree, out(tree[0].places))
+    return Schedule.of([_own(rank), *up, *phases.tree_bcast(*tree, out(range(size)))], size)
 
 
 @allgather(
@@ -95,15 +92,67 @@ def bruck(rank: int, size: int) -> Schedule:
 
     ceil(log2 p) rounds for any number of ranks, with one local rotation: short blocks.
     """
+    return _bruck(rank, size, 2)
+
+
+@allgather(
+    cost="(q+1)//2*(α + 2*o) + (p-1)/p*n*β + λ + n*γ/2",
+    reference="Bruck et al. 1997, with three ports",
+    scratch="p",
+    uniform=uniform.SHIFT_4,
+)
+def bruck_4(rank: int, size: int) -> Schedule:
+    """In round k send all that is held to the ranks 4^k, 2*4^k and 3*4^k to the left, then rotate into place.
+
+    ceil(log4 p) rounds of three messages for any number of ranks: short blocks.
+    """
+    return _bruck(rank, size, 4)
+
+
+def _bruck(rank: int, size: int, radix: int) -> Schedule:
+    """Multiply what all ranks hold by the radix in each round, then rotate."""
     tmp = Scratch()
     ids = [(rank + k) % size for k in range(size)]
     held = tmp.take(ids)
     steps = [step(Copy(held[0], inp(rank)))]
-    for mask in masks(size):
-        count = min(mask, size - mask)
-        send = Send(held[:count], (rank - mask) % size)
-        steps.append(step(send, Recv(held[mask : mask + count], (rank + mask) % size)))
+    reach = 1
+    while reach < size:
+        messages: list[Send | Recv] = []
+        for at in range(reach, min(radix * reach, size), reach):
+            count = min(reach, size - at)
+            messages += [Send(held[:count], (rank - at) % size), Recv(held[at : at + count], (rank + at) % size)]
+        steps.append(step(messages))
+        reach *= radix
     return Schedule.of([*steps, step(Copy(out(ids), held))], size, tmp)
+
+
+@allgather(
+    cost="q*(α + λ) + (p-1)/p*n*(β + γ/2)",
+    reference="Träff 2024",
+    scratch="p-2",
+    packed="2*(p-2)",
+    uniform=uniform.HALVING,
+)
+def circulant(rank: int, size: int) -> Schedule:
+    """In each round send blocks to the right, straight into place; the last round sends half of them.
+
+    ceil(log2 p) rounds for any number of ranks; only messages that wrap around are packed.
+    """
+    return Schedule.of([_own(rank), *phases.shifted_allgather(rank, size, circulant_rounds(size))], size)
+
+
+@allgather(
+    cost="q*(α + 2*λ) + (p-1)/p*n*(β + γ)",
+    reference="PAT; Jeaugey 2025",
+    scratch="2*(p-2)",
+    uniform=uniform.SHIFT,
+)
+def pat(rank: int, size: int) -> Schedule:
+    """A binomial tree for each block, all at once, far ranks first: the farther a message travels, the shorter it is.
+
+    ceil(log2 p) rounds for any number of ranks: where far ranks share links.
+    """
+    return Schedule.of([_own(rank), *phases.shifted_allgather(rank, size, far_first_rounds(size))], size)
 
 
 @allgather(

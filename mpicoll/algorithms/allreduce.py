@@ -5,7 +5,7 @@ from functools import partial
 from mpicoll.algorithms import phases, uniform
 from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Copy, Recv, Reduce, Schedule, Scratch, Send, inp, out, step
-from mpicoll.schedule.patterns import fold, others
+from mpicoll.schedule.patterns import circulant_rounds, fold, others
 
 allreduce = partial(packaged, "allreduce")
 
@@ -48,8 +48,9 @@ def binomial(rank: int, size: int) -> Schedule:
     2 log2 p rounds with the fewest messages; recursive doubling needs half the rounds.
     """
     tmp = Scratch()
-    up = phases.binomial_reduce(rank, size, 0, inp(0), out(0) if rank == 0 else None, tmp)
-    return Schedule.of(up + phases.binomial_bcast(rank, size, 0, out(0)), 1, tmp)
+    tree = phases.rooted(rank, size, 0)
+    up = phases.tree_reduce(rank, *tree, inp(0), out(0) if rank == 0 else None, tmp)
+    return Schedule.of(up + phases.tree_bcast(*tree, out(0)), 1, tmp)
 
 
 @allreduce(
@@ -152,3 +153,20 @@ def two_shot(rank: int, size: int) -> Schedule:
         return Schedule.of([step(Copy(out(0), inp(0)))], 1)
     steps = phases.all_pairs_reduce_scatter(rank, size, tmp)
     return Schedule.of([*steps, phases.all_pairs_allgather(rank, size, out(rank))], size, tmp)
+
+
+@allreduce(
+    cost="2*q*α + (2*q+1+r*q)*λ + 2*(p-1)/p*n*β + (p-1)/p*n*γ + n*γ",
+    reference="Träff 2024",
+    blocks="p",
+    scratch="5/2*p-1",
+    uniform=uniform.HALVING,
+)
+def circulant(rank: int, size: int) -> Schedule:
+    """Reduce-scatter in ceil(log2 p) rounds that all ranks shift equally far, then allgather in the same, backwards.
+
+    Bandwidth-optimal in 2 ceil(log2 p) rounds for any number of ranks: middle vectors off powers of two.
+    """
+    tmp, rounds = Scratch(), circulant_rounds(size)
+    steps = phases.shifted_reduce_scatter(rank, size, rounds, tmp)
+    return Schedule.of(steps + phases.shifted_allgather(rank, size, rounds), size, tmp)

@@ -47,8 +47,9 @@ def binomial(rank: int, size: int) -> Schedule:
     Fewest messages (2(p-1) in all) in 2 log2 p rounds.
     """
     tmp = Scratch()
-    up = phases.binomial_reduce(rank, size, 0, inp(0), out(0) if rank == 0 else None, tmp)
-    return Schedule.of(up + phases.binomial_bcast(rank, size, 0, out(0)), 1, tmp)
+    tree = phases.rooted(rank, size, 0)
+    up = phases.tree_reduce(rank, *tree, inp(0), out(0) if rank == 0 else None, tmp)
+    return Schedule.of(up + phases.tree_bcast(*tree, out(0)), 1, tmp)
 
 
 @barrier(

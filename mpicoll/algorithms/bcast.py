@@ -5,6 +5,9 @@ from functools import partial
 from mpicoll.algorithms import phases, uniform
 from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Recv, Schedule, Send, out, step
+from mpicoll.schedule.patterns import bine as bine_node
+from mpicoll.schedule.patterns import fold
+from mpicoll.schedule.reverse import reverse_steps
 
 bcast = partial(packaged, "bcast")
 
@@ -38,7 +41,7 @@ def binomial(rank: int, size: int, root: int) -> Schedule:
 
     ceil(log2 p) rounds: short vectors on many ranks.
     """
-    return Schedule.of(phases.binomial_bcast(rank, size, root, out(0)), 1)
+    return Schedule.of(phases.tree_bcast(*phases.rooted(rank, size, root), out(0)), 1)
 
 
 @bcast(
@@ -57,6 +60,28 @@ def ring(rank: int, size: int, root: int) -> Schedule:
 
 
 @bcast(
+    cost="2*lg*α + 2*(p-1)/p*n*β + r*(α + n*β)",
+    reference="van de Geijn; Thakur, Rabenseifner, Gropp 2005",
+    blocks="2**lg",
+    scratch="0",
+    uniform=uniform.FOLD,
+)
+def recursive_doubling(rank: int, size: int, root: int) -> Schedule:
+    """Scatter by halving, then partners 1, 2, 4, ... away exchange all that they have; extra ranks get the whole.
+
+    Bandwidth-optimal in 2 log2 p rounds for powers of two: middle and long vectors.
+    """
+    name = partial(phases.absolute, size=size, root=root)
+    folded = fold(phases.relative(rank, size, root), size)
+    blocks = out(range(1 << folded.bits))
+    steps = []
+    if folded.index is not None:
+        steps = reverse_steps(phases.halves_gather(folded, blocks, name))
+        steps += phases.doubling_allgather(folded, blocks, name)
+    return Schedule.of(steps + phases.fold_out(folded, blocks, name), len(blocks))
+
+
+@bcast(
     cost="(q+p-1)*α + 2*(p-1)/p*n*β",
     reference="van de Geijn; Thakur, Rabenseifner, Gropp 2005",
     blocks="p",
@@ -68,10 +93,9 @@ def scatter_allgather(rank: int, size: int, root: int) -> Schedule:
 
     Every link carries twice the vector at most, whatever p: long vectors on many ranks.
     """
-    rel = phases.relative(rank, size, root)
-    span = len(phases.subtree(rank, size, root))  # block j belongs to the j-th rank after the root
-    spread = phases.scatter_ranges(rank, size, root, out(range(rel, rel + span)))
-    around = phases.ring_allgather(rel, size, out, name=lambda q: phases.absolute(q, size, root))
+    node, name = phases.rooted(rank, size, root)  # block j belongs to the j-th rank after the root
+    spread = phases.scatter_ranges(node, name, out(node.places))
+    around = phases.ring_allgather(node.places.start, size, out, name)
     return Schedule.of(spread + around, size)
 
 
@@ -95,3 +119,35 @@ def double_binary_tree(rank: int, size: int, root: int) -> Schedule:
     (above, below), (other, _) = trees[inner], trees[leaf]
     passes = [Send(out(inner), child) for child in below]
     return Schedule.of([step(Recv(out(inner), above)), step(passes, Recv(out(leaf), other))], 2)
+
+
+@bcast(
+    cost="(q+1)//2*(α + 2*o + 3*n*β)",
+    reference="k-nomial tree of radix 4",
+    blocks="1",
+    scratch="0",
+    uniform=uniform.TREE_4,
+)
+def knomial_4(rank: int, size: int, root: int) -> Schedule:
+    """Every rank that has the vector passes it to three at once: 1, 4, 16, ... ranks have it.
+
+    Half the rounds of a binomial tree, with three messages each: short vectors.
+    """
+    return Schedule.of(phases.tree_bcast(*phases.rooted(rank, size, root, 4), out(0)), 1)
+
+
+@bcast(
+    cost="q*(α + n*β)",
+    reference="De Sensi et al. 2025",
+    power_of_two=True,
+    blocks="1",
+    scratch="0",
+    uniform=uniform.BINE,
+)
+def bine(rank: int, size: int, root: int) -> Schedule:
+    """Every rank that has the vector passes it on, to the left and to the right in turn.
+
+    The rounds of a binomial tree, on about two thirds of its way: where near ranks are near in the network.
+    """
+    node = bine_node(phases.relative(rank, size, root), size)
+    return Schedule.of(phases.tree_bcast(node, partial(phases.absolute, size=size, root=root), out(0)), 1)

@@ -9,7 +9,8 @@ It has numbers, these names, parentheses, and the operators + - * / // % **, and
 from __future__ import annotations
 
 import ast
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, lru_cache
 from types import CodeType
 from typing import Any
 
@@ -19,13 +20,14 @@ _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Po
 _ARITHMETIC = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Name, ast.Load, *_OPERATORS)
 
 
-def of_ranks(p: int) -> dict[str, float]:
+@lru_cache(maxsize=256)
+def of_ranks(p: int) -> Mapping[str, float]:
     """Return the values of the names that follow from the number of ranks."""
     lg = p.bit_length() - 1
     return {"p": float(p), "q": float((p - 1).bit_length()), "lg": float(lg), "r": 0.0 if p == 1 << lg else 1.0}
 
 
-def evaluate(code: CodeType, values: dict[str, float]) -> Any:
+def evaluate(code: CodeType, values: Mapping[str, float]) -> Any:
     """Return the value of a compiled expression; raises ArithmeticError where there is none."""
     return eval(code, {"__builtins__": {}}, values)
 

@@ -1,11 +1,13 @@
 """Reduce: all vectors are combined, the root gets the result."""
 
+from collections.abc import Callable
 from functools import partial
 
 from mpicoll.algorithms import phases, uniform
 from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Copy, Recv, Reduce, Schedule, Scratch, Send, Step, inp, out, step
-from mpicoll.schedule.patterns import fold
+from mpicoll.schedule.patterns import TreeNode, doubling_tree, fold
+from mpicoll.schedule.patterns import bine as bine_node
 
 reduce = partial(packaged, "reduce")
 
@@ -45,9 +47,7 @@ def binomial(rank: int, size: int, root: int) -> Schedule:
 
     ceil(log2 p) rounds: short vectors on many ranks.
     """
-    tmp = Scratch()
-    target = out(0) if rank == root else None
-    return Schedule.of(phases.binomial_reduce(rank, size, root, inp(0), target, tmp), 1, tmp)
+    return _up(rank, root, *phases.rooted(rank, size, root))
 
 
 @reduce(
@@ -65,6 +65,22 @@ def ring(rank: int, size: int, root: int) -> Schedule:
     tmp = Scratch()
     target = out(0) if rank == root else None
     return Schedule.of(phases.chain_reduce(rank, size, root, inp(0), target, tmp), 1, tmp)
+
+
+@reduce(
+    cost="(lg+r)*(α + n*β + λ + n*γ)",
+    reference="Thakur, Rabenseifner, Gropp 2005",
+    ordered=True,
+    blocks="1",
+    scratch="q",
+    uniform=uniform.FOLD,
+)
+def recursive_doubling(rank: int, size: int, root: int) -> Schedule:
+    """Partners 1, 2, 4, ... away combine what they have, on the way to the root; ranks off a power of two fold first.
+
+    The rounds of a binomial tree, but in rank order for every root: operators that do not commute.
+    """
+    return _up(rank, root, doubling_tree(rank, size, root), int)
 
 
 @reduce(
@@ -127,3 +143,41 @@ def reduce_scatter_gather(rank: int, size: int, root: int) -> Schedule:
         steps += phases.halving_reduce_scatter(folded, held, target, tmp, name)
         steps += phases.halves_gather(folded, target, name)
     return Schedule.of(steps, len(blocks), tmp)
+
+
+@reduce(
+    cost="(q+1)//2*(α + 2*o + 3*n*(β+γ) + λ)",
+    reference="k-nomial tree of radix 4",
+    blocks="1",
+    scratch="3/2*(q+1)",
+    uniform=uniform.TREE_4,
+)
+def knomial_4(rank: int, size: int, root: int) -> Schedule:
+    """Vectors are combined up a tree of three more children a level, one fused reduction a rank.
+
+    Half the rounds of a binomial tree, with three messages each: short vectors.
+    """
+    return _up(rank, root, *phases.rooted(rank, size, root, 4))
+
+
+@reduce(
+    cost="q*(α + n*β + λ + n*γ)",
+    reference="De Sensi et al. 2025",
+    power_of_two=True,
+    blocks="1",
+    scratch="q",
+    uniform=uniform.BINE,
+)
+def bine(rank: int, size: int, root: int) -> Schedule:
+    """Vectors are combined up a tree whose children are to the left and to the right in turn.
+
+    The rounds of a binomial tree, on about two thirds of its way: where near ranks are near in the network.
+    """
+    node = bine_node(phases.relative(rank, size, root), size)
+    return _up(rank, root, node, partial(phases.absolute, size=size, root=root))
+
+
+def _up(rank: int, root: int, node: TreeNode, name: Callable[[int], int]) -> Schedule:
+    """Combine up a tree; arguments as in `phases.tree_reduce`."""
+    tmp = Scratch()
+    return Schedule.of(phases.tree_reduce(rank, node, name, inp(0), out(0) if rank == root else None, tmp), 1, tmp)

@@ -5,7 +5,7 @@ from functools import partial
 from mpicoll.algorithms import phases, uniform
 from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Copy, Recv, Reduce, Ref, Schedule, Scratch, Send, inp, out, step
-from mpicoll.schedule.patterns import fold
+from mpicoll.schedule.patterns import circulant_rounds, far_first_rounds, fold
 
 reduce_scatter = partial(packaged, "reduce_scatter")
 
@@ -48,10 +48,10 @@ def binomial(rank: int, size: int) -> Schedule:
     tmp = Scratch()
     blocks = range(size)
     total = tmp.take(blocks) if rank == 0 else None
-    up = phases.binomial_reduce(rank, size, 0, inp(blocks), total, tmp)
-    ids = phases.subtree(rank, size, 0)
-    held = total or (tmp.take(ids) if len(ids) > 1 else out(rank))
-    down = phases.scatter_ranges(rank, size, 0, held)
+    node, name = phases.rooted(rank, size, 0)
+    up = phases.tree_reduce(rank, node, name, inp(blocks), total, tmp)
+    held = total or (tmp.take(node.places) if len(node.places) > 1 else out(rank))
+    down = phases.scatter_ranges(node, name, held)
     own = [] if held == out(rank) else [step(Copy(out(rank), held[0]))]
     return Schedule.of(up + down + own, size, tmp)
 
@@ -153,3 +153,33 @@ def all_pairs(rank: int, size: int) -> Schedule:
     if size == 1:
         return Schedule.of([step(Copy(out(0), inp(0)))], size)
     return Schedule.of(phases.all_pairs_reduce_scatter(rank, size, tmp), size, tmp)
+
+
+@reduce_scatter(
+    cost="q*(α + (1+r)*λ) + λ + (p-1)/p*n*(β + γ) + n*γ/2",
+    reference="Träff 2024",
+    scratch="2*p",
+    uniform=uniform.HALVING,
+)
+def circulant(rank: int, size: int) -> Schedule:
+    """In each round send half of the partial sums that are left to the left, all ranks equally far.
+
+    Bandwidth-optimal in ceil(log2 p) rounds for any number of ranks: middle vectors off powers of two.
+    """
+    tmp = Scratch()
+    return Schedule.of(phases.shifted_reduce_scatter(rank, size, circulant_rounds(size), tmp), size, tmp)
+
+
+@reduce_scatter(
+    cost="q*(α + (2+r)*λ) + (p-1)/p*n*(β + 3/2*γ)",
+    reference="PAT; Jeaugey 2025",
+    scratch="2*p",
+    uniform=uniform.SHIFT,
+)
+def pat(rank: int, size: int) -> Schedule:
+    """A binomial tree for each block, all at once, near ranks first: the farther a message travels, the shorter it is.
+
+    ceil(log2 p) rounds for any number of ranks: where far ranks share links.
+    """
+    tmp = Scratch()
+    return Schedule.of(phases.shifted_reduce_scatter(rank, size, far_first_rounds(size), tmp), size, tmp)

@@ -2,13 +2,29 @@
 
 from functools import partial
 
-from mpicoll.algorithms import uniform
+from mpicoll.algorithms import phases, uniform
 from mpicoll.algorithms.registry import packaged
 from mpicoll.schedule.ir import Copy, Recv, Reduce, Ref, Schedule, Scratch, Send, Step, inp, out, step
 from mpicoll.schedule.patterns import masks
 
 scan = partial(packaged, "scan", ordered=True)
 exscan = partial(packaged, "exscan", ordered=True)
+
+
+@scan(
+    cost="α + (p-2)*o + (p-1)*(n*β + λ + n*γ)",
+    reference="folklore",
+    left_fold=True,
+    blocks="1",
+    scratch="p-1",
+    uniform=uniform.ALL_BEFORE,
+)
+def linear(rank: int, size: int) -> Schedule:
+    """Everybody sends its vector to all ranks after it, and combines in rank order what it has and receives.
+
+    One round; the last rank's link carries p-1 vectors: short vectors where all pairs are one hop apart.
+    """
+    return _all_before(rank, size, exclusive=False)
 
 
 @scan(
@@ -19,7 +35,7 @@ exscan = partial(packaged, "exscan", ordered=True)
     scratch="1",
     uniform=uniform.CHAIN,
 )
-def linear(rank: int, size: int) -> Schedule:
+def ring(rank: int, size: int) -> Schedule:
     """Pass the running total from rank to rank.
 
     Cut into segments, all links work at once: long vectors; p-1 rounds.
@@ -28,7 +44,7 @@ def linear(rank: int, size: int) -> Schedule:
     total = out(0) if rank else inp(0)
     before = [tmp.take(0)] if rank else []
     receive = [Recv(cells, rank - 1) for cells in before]
-    steps = [step(receive, _combine(out(0), [*before, inp(0)]))]
+    steps = [step(receive, phases.combine(out(0), [*before, inp(0)]))]
     if rank < size - 1:
         steps.append(step(Send(total, rank + 1)))
     return Schedule.of(steps, 1, tmp)
@@ -67,6 +83,14 @@ def recursive_doubling(rank: int, size: int) -> Schedule:
 
 
 def _exclusive_linear(rank: int, size: int) -> Schedule:
+    """Everybody sends its vector to all ranks after it, and combines in rank order what it has and receives.
+
+    One round; the last rank's link carries p-1 vectors: short vectors where all pairs are one hop apart.
+    """
+    return _all_before(rank, size, exclusive=True)
+
+
+def _exclusive_ring(rank: int, size: int) -> Schedule:
     """Pass the running total from rank to rank.
 
     Cut into segments, all links work at once: long vectors; p-1 rounds.
@@ -109,13 +133,22 @@ def _exclusive_doubling(rank: int, size: int) -> Schedule:
 
 exscan(
     name="linear",
+    cost="α + (p-2)*o + (p-1)*n*β + λ + (p-2)*(λ + n*γ)",
+    reference="folklore",
+    left_fold=True,
+    blocks="1",
+    scratch="p-1",
+    uniform=uniform.ALL_BEFORE,
+)(_exclusive_linear)
+exscan(
+    name="ring",
     cost="(p-2+s)*(α + λ + n/s*(β+γ))",
     reference="chain; pipelined by segments",
     left_fold=True,
     blocks="1",
     scratch="2",
     uniform=uniform.CHAIN,
-)(_exclusive_linear)
+)(_exclusive_ring)
 exscan(
     name="binomial",
     cost="2*q*(α + n*β + λ + n*γ)",
@@ -132,6 +165,20 @@ exscan(
     scratch="q+1",
     uniform="Round k is one rule in rank and k; ranks without a partner at that distance leave it out.",
 )(_exclusive_doubling)
+
+
+def _all_before(rank: int, size: int, *, exclusive: bool) -> Schedule:
+    """Receive the vectors of all ranks before this one, and combine them, with the own one or without.
+
+    One at a time: where half precision is rounded, the bits are those of a chain (reproducible="ranks").
+    """
+    tmp = Scratch()
+    received = [tmp.take(0) for _ in range(rank)]
+    messages = [Recv(cells, q) for q, cells in enumerate(received)], [Send(inp(0), q) for q in range(rank + 1, size)]
+    first, *rest = received if exclusive and rank else [*received, inp(0)]
+    sums = [Reduce(first, (first, one)) for one in rest[:-1]]
+    result = () if exclusive and not rank else phases.combine(out(0), [first, *rest[-1:]])
+    return Schedule.of([step(*messages, sums, result)], 1, tmp)
 
 
 def _doubling(rank: int, size: int, held: Ref, tmp: Scratch, lowest: int) -> list[Step]:
@@ -171,7 +218,7 @@ def _sweeps(rank: int, size: int, *, exclusive: bool) -> Schedule:
     if rank + reach < size:
         if parts:
             total = tmp.take(0)
-            steps.append(step(_combine(total, [*parts, inp(0)])))
+            steps.append(step(phases.combine(total, [*parts, inp(0)])))
         steps.append(step(Send(total, rank + reach)))
     if not whole:
         prefix = tmp.take(0)
@@ -181,12 +228,8 @@ def _sweeps(rank: int, size: int, *, exclusive: bool) -> Schedule:
     if exclusive and rights:
         upto = tmp.take(0)
     if not exclusive or rights:
-        steps.append(step(_combine(upto, [*parts, inp(0)])))
+        steps.append(step(phases.combine(upto, [*parts, inp(0)])))
     if exclusive and parts:
-        steps.append(step(_combine(out(0), parts)))  # last: in place it overwrites the input
+        steps.append(step(phases.combine(out(0), parts)))  # last: in place it overwrites the input
     steps.append(step(Send(upto, q) for q in rights))
     return Schedule.of(steps, 1, tmp)
-
-
-def _combine(target: Ref, sources: list[Ref]) -> Reduce | Copy:
-    return Reduce(target, tuple(sources)) if len(sources) > 1 else Copy(target, sources[0])

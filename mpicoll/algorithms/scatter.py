@@ -56,3 +56,33 @@ def ring(rank: int, size: int, root: int) -> Schedule:
     Every rank talks to two neighbours only; the root sends one message at a time.
     """
     return reverse(gather.ring(rank, size, root))
+
+
+@scatter(
+    cost="(lg+r)*α + (p-1)/p*n*β",
+    reference="hypercube scatter; Johnsson, Ho 1989",
+    scratch="p-2**(lg-1)",
+    packed="p-2+r",
+    uniform=uniform.FOLD,
+)
+def recursive_doubling(rank: int, size: int, root: int) -> Schedule:
+    """Each rank gives half of its blocks to partners ..., 4, 2, 1 away; off a power of two neighbours share at last.
+
+    The rounds of a binomial tree, but every message is a range of ranks for every root, and needs no packing.
+    """
+    return reverse(gather.recursive_doubling(rank, size, root))
+
+
+@scatter(
+    cost="(q+1)//2*(α + 2*o) + (p-1)/p*n*β",
+    reference="k-nomial tree of radix 4",
+    scratch="p/2",
+    packed="p-2",
+    uniform=uniform.TREE_4,
+)
+def knomial_4(rank: int, size: int, root: int) -> Schedule:
+    """Blocks go down a tree of three more children a level, each rank receiving those of its subtree as one message.
+
+    Half the rounds of a binomial tree, with three messages each: short blocks.
+    """
+    return reverse(gather.knomial_4(rank, size, root))

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 from mpicoll.algorithms.expression import NAMES as RANKS
@@ -70,17 +71,13 @@ class CostModel:
 
     def value(self, cost: str, p: int, n: int, s: int) -> Any:
         """Return the value of a cost expression; raises ArithmeticError for none; arguments as in `seconds`."""
-        values = {
-            **of_ranks(p),
-            "n": float(n),
-            "s": float(s),
-            "α": self.alpha,
-            "o": self.extra,
-            "β": self.beta,
-            "γ": self.gamma,
-            "λ": self.launch,
-        }
+        values = {**of_ranks(p), **self.symbols, "n": float(n), "s": float(s)}
         return evaluate(compiled("cost", cost, NAMES), values)
+
+    @cached_property
+    def symbols(self) -> dict[str, float]:
+        """The parameters by the names that they have in costs."""
+        return {"α": self.alpha, "o": self.extra, "β": self.beta, "γ": self.gamma, "λ": self.launch}
 
 
 #: machines on which a cost must have a value: one where all takes time, one where local work takes none
@@ -100,6 +97,7 @@ def check(cost: str, ranks: Iterable[int]) -> None:
             raise ValueError(f"cost {cost!r} with p={p}, n={n}, s={s} is {value!r}, no time")
 
 
+@cache
 def pipelined(cost: str) -> bool:
     """Tell whether a cost depends on the number of segments."""
     return "s" in compiled("cost", cost, NAMES).co_names

@@ -126,8 +126,9 @@ def _pinned(facts: Facts) -> Choice:
 def candidates(facts: Facts) -> list[Candidate]:
     """Return all algorithms on all paths with their best segments, or why they cannot serve."""
     found = []
+    needs = facts.needs
     for card in registry.known(facts.collective):
-        why = _refusal(card, facts) if card.cost else _unable(card, facts) or "declares no cost"
+        why = _refusal(card, facts, needs) if card.cost else card.refuses(facts.size, **needs) or "declares no cost"
         if why:
             found.append(Candidate(Choice(card.name), None, why))
             continue
@@ -140,13 +141,16 @@ def candidates(facts: Facts) -> list[Candidate]:
 def best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float]:
     """Return (segments for which an algorithm takes the least time, that time in seconds)."""
     nbytes, row = facts.nbytes or 0, PATHS[path]
-    model, block = row.model, _block(card, facts)
+    model = row.model
+    if not pipelined(card.cost):
+        return 1, model.seconds(card.cost, facts.size, nbytes)
     if not row.takes_segments:
         return 1, model.seconds(card.cost, facts.size, nbytes, waves(card, facts, path))
-    if facts.segment_bytes and pipelined(card.cost):
+    block = _block(card, facts)
+    if facts.segment_bytes:
         segments = min(max(-(-block // facts.segment_bytes), 1), MOST_SEGMENTS)
         return segments, model.seconds(card.cost, facts.size, nbytes, segments)
-    most = max(block // row.smallest_segment, 1) if pipelined(card.cost) else 1
+    most = max(block // row.smallest_segment, 1)
     times = {s: model.seconds(card.cost, facts.size, nbytes, s) for s in SEGMENTS if s <= most}
     best = min(times, key=lambda s: times[s])
     return best, times[best]
@@ -162,19 +166,15 @@ def _block(card: Algorithm, facts: Facts) -> int:
     return -(-(facts.nbytes or 0) // card.vector_blocks(facts.size))
 
 
-def _unable(card: Algorithm, facts: Facts) -> str | None:
-    return card.refuses(facts.size, **facts.needs)
-
-
-def _refusal(card: Algorithm, facts: Facts) -> str | None:
+def _refusal(card: Algorithm, facts: Facts, needs: dict[str, bool]) -> str | None:
     """Return the reason why an algorithm cannot serve or must not, None if it may; it is proven if it has to be."""
-    found = None if (why := _unable(card, facts)) else doubt(card, facts.size, facts.root)
+    found = None if (why := card.refuses(facts.size, **needs)) else doubt(card, facts.size, facts.root)
     return found[1] if found else why
 
 
 def _usable(choice: Choice, facts: Facts) -> bool:
     card = registry.get(facts.collective, choice.algorithm)
-    return _refusal(card, facts) is None and (not choice.path or choice.path in facts.paths)
+    return _refusal(card, facts, facts.needs) is None and (not choice.path or choice.path in facts.paths)
 
 
 def _forced(choice: Choice, facts: Facts) -> Choice:

@@ -28,37 +28,64 @@ def halves(index: int, bits: int) -> tuple[range, ...]:
 
 
 @dataclass(frozen=True)
-class Binomial:
-    """A rank's place in a binomial tree rooted at relative rank 0.
-
-    Attributes:
-        parent: relative rank of the parent, None at the root.
-        children: relative ranks of the children, nearest first.
-        span: number of relative ranks in the subtree (rank, rank + 1, ...).
-    """
+class TreeNode:
+    """A place's parent (None at the root) and children in a tree."""
 
     parent: int | None
     children: tuple[int, ...]
-    span: int
-
-
-def binomial(relative: int, size: int) -> Binomial:
-    """Return a relative rank's parent, children and subtree; subtrees are contiguous ranges."""
-    lowest = relative & -relative if relative else 1 << (size - 1).bit_length()
-    children = tuple(relative + m for m in masks(size) if m < lowest and relative + m < size)
-    parent = relative - lowest if relative else None
-    return Binomial(parent, children, min(lowest, size - relative))
 
 
 @dataclass(frozen=True)
-class BinaryNode:
-    """A node's parent (None at the root) and children in a binary tree."""
+class Subtree(TreeNode):
+    """A place with all places below it, which follow each other.
 
-    parent: int | None
-    children: tuple[int, ...]
+    In the binomial tree of 6 places, place 4 has parent 0, child 5, places 4 to 5, and the part 5 to 5.
+
+    Attributes:
+        places: itself and all below it.
+        parts: those below each child, with the child.
+    """
+
+    places: range
+    parts: tuple[range, ...]
 
 
-def in_order_tree(node: int, nodes: int) -> BinaryNode:
+def knomial(relative: int, size: int, radix: int) -> Subtree:
+    """Return a place in the k-nomial tree, whose root is place 0: each level has radix - 1 children a rank more."""
+    children: list[int] = []
+    parts: list[range] = []
+    reach = 1
+    while reach < size and not relative // reach % radix:
+        for child in range(relative + reach, min(relative + radix * reach, size), reach):
+            children.append(child)
+            parts.append(range(child, min(child + reach, size)))
+        reach *= radix
+    parent = relative - relative // reach % radix * reach if relative else None
+    return Subtree(parent, tuple(children), range(relative, min(relative + reach, size)), tuple(parts))
+
+
+def binomial(relative: int, size: int) -> Subtree:
+    """Return a place in the binomial tree, whose root is place 0."""
+    return knomial(relative, size, 2)
+
+
+def bine(relative: int, size: int) -> TreeNode:
+    """Return a place in the Bine tree of a power of two of places, whose root is place 0 (De Sensi et al. 2025).
+
+    Round by round partners are 1, 1, 3, 5, 11, ... apart, to the right of even places and to the left of odd ones:
+    about two thirds of the way of a binomial tree.  The digits of a place to the base -2 end in as many equal ones as
+    it has partners.
+    """
+    bits = (size - 1).bit_length()
+    odd = sum(2 << 2 * k for k in range(bits))  # adding it turns places into digits to the base -2, and back
+    digits = (relative + odd ^ odd) & size - 1
+    equal = next((k for k in range(1, bits) if (digits >> k ^ digits) & 1), bits)
+    sign = -1 if relative % 2 else 1
+    partners = [(relative + sign * (1 - (-2) ** k) // 3) % size for k in range(1, equal + 1)]
+    return TreeNode(partners.pop() if relative else None, tuple(partners))
+
+
+def in_order_tree(node: int, nodes: int) -> TreeNode:
     """Return a place in the in-order binary tree of nodes 0..nodes-1, whose even nodes are leaves."""
     label = node + 1
     low = label & -label
@@ -70,10 +97,10 @@ def in_order_tree(node: int, nodes: int) -> BinaryNode:
         right //= 2
     if right:
         children.append(label + right)
-    return BinaryNode(parent - 1 if parent else None, tuple(c - 1 for c in children))
+    return TreeNode(parent - 1 if parent else None, tuple(c - 1 for c in children))
 
 
-def double_tree(node: int, nodes: int) -> tuple[BinaryNode, BinaryNode]:
+def double_tree(node: int, nodes: int) -> tuple[TreeNode, TreeNode]:
     """Return (place, place) of a node in two binary trees, inner in at most one of them (Sanders et al. 2009)."""
     odd = nodes % 2
     there = (node - 1) % nodes if odd else nodes - 1 - node  # shift by one, or mirror
@@ -83,7 +110,7 @@ def double_tree(node: int, nodes: int) -> tuple[BinaryNode, BinaryNode]:
         return (n + 1) % nodes if odd else nodes - 1 - n
 
     parent = None if second.parent is None else back(second.parent)
-    return in_order_tree(node, nodes), BinaryNode(parent, tuple(back(c) for c in second.children))
+    return in_order_tree(node, nodes), TreeNode(parent, tuple(back(c) for c in second.children))
 
 
 @dataclass(frozen=True)
@@ -129,6 +156,59 @@ def fold(rank: int, size: int) -> Fold:
     if rank >= 2 * extra:
         return Fold(extra, bits, rank - extra, None)
     return Fold(extra, bits, None if rank % 2 else rank // 2, rank ^ 1)
+
+
+def doubling_tree(rank: int, size: int, root: int) -> Subtree:
+    """Return a rank in the tree of those that meet partners 1, 2, 4, ... away until all is at the root.
+
+    Neighbours fold first; a pair's place follows from the bits in which its index differs from that of the root.
+    So every subtree is a range of ranks, whatever the root; places are ranks.
+    """
+    folded = fold(rank, size)
+    pair = (rank,) if folded.partner is None else (rank, folded.partner)
+    if rank != root and (root in pair or folded.index is None):
+        assert folded.partner is not None
+        return Subtree(folded.partner, (), range(rank, rank + 1), ())
+
+    def index(of: int) -> int:
+        return of - min((of + 1) // 2, folded.extra)
+
+    def ranks(of: range) -> range:
+        first = (of.start ^ index(root)) & -len(of)
+        return range(folded.member(first), folded.member(first + len(of)))
+
+    def name(place: int) -> int:
+        return folded.member(place ^ index(root)) if place else root
+
+    node = binomial(index(rank) ^ index(root), 1 << folded.bits)
+    parent = None if node.parent is None else name(node.parent)
+    extras = tuple(r for r in pair if r != rank)
+    children = (*extras, *map(name, node.children))
+    parts = (*(range(r, r + 1) for r in extras), *map(ranks, node.parts))
+    return Subtree(parent, children, ranks(node.places), parts)
+
+
+def circulant_rounds(size: int) -> list[tuple[int, range]]:
+    """Return the rounds of an allgather in a circulant graph (Träff 2024), whose last one has half of the blocks.
+
+    A round is (distance, which): to the rank at this distance to the right go the blocks of the ranks that are
+    so far to the left.  For 5 ranks: (1, 0 to 0), (2, 0 to 0), (3, 0 to 1).
+    """
+    rounds: list[tuple[int, range]] = []
+    high = size
+    while high > 1:
+        low = high - high // 2
+        rounds.append((low, range(high - low)))
+        high = low
+    return rounds[::-1]
+
+
+def far_first_rounds(size: int) -> list[tuple[int, range]]:
+    """Return rounds as `circulant_rounds`, but the farther a message travels, the fewer blocks it has (PAT).
+
+    For 5 ranks: (4, 0 to 0), (2, 0 to 0), (1, 0 and 2).
+    """
+    return [(mask, range(0, size - mask, 2 * mask)) for mask in reversed(masks(size))]
 
 
 def power_of_two(size: int) -> bool:

@@ -8,11 +8,13 @@ import importlib
 import inspect
 import re
 import typing
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from mpicoll.algorithms import catalogue, known, registry
+from mpicoll.algorithms.families import FAMILIES, cells, members, others
 from mpicoll.analysis.verify import verify
 from mpicoll.schedule import Schedule
 from serving import served
@@ -23,16 +25,16 @@ CLAIMED = range(1, 10)
 
 AT_LEAST = {
     "barrier": "linear binomial ring recursive_doubling dissemination",
-    "bcast": "linear binomial ring scatter_allgather double_binary_tree",
-    "reduce": "linear binomial ring reduce_scatter_gather double_binary_tree",
-    "allreduce": "linear binomial ring recursive_doubling reduce_scatter_allgather one_shot two_shot",
-    "gather": "linear binomial ring",
-    "scatter": "linear binomial ring",
-    "allgather": "linear binomial ring recursive_doubling bruck neighbor_exchange",
-    "reduce_scatter": "linear binomial ring recursive_halving pairwise all_pairs",
-    "alltoall": "linear ring recursive_doubling bruck",
-    "scan": "linear binomial recursive_doubling",
-    "exscan": "linear binomial recursive_doubling",
+    "bcast": "linear binomial ring recursive_doubling scatter_allgather double_binary_tree knomial_4 bine",
+    "reduce": "linear binomial ring recursive_doubling reduce_scatter_gather double_binary_tree knomial_4 bine",
+    "allreduce": "linear binomial ring recursive_doubling reduce_scatter_allgather one_shot two_shot circulant",
+    "gather": "linear binomial ring recursive_doubling knomial_4",
+    "scatter": "linear binomial ring recursive_doubling knomial_4",
+    "allgather": "linear binomial ring recursive_doubling bruck bruck_4 neighbor_exchange circulant pat",
+    "reduce_scatter": "linear binomial ring recursive_halving pairwise all_pairs circulant pat",
+    "alltoall": "linear binomial ring recursive_doubling pairwise bruck bruck_4",
+    "scan": "linear binomial ring recursive_doubling",
+    "exscan": "linear binomial ring recursive_doubling",
 }
 
 
@@ -107,6 +109,16 @@ def test_the_promised_algorithms_are_there(collective):
     assert set(AT_LEAST[collective].split()) <= set(catalogue()[collective])
 
 
+@pytest.mark.parametrize("collective", AT_LEAST)
+def test_every_collective_has_an_algorithm_of_each_family(collective):
+    """And every algorithm stands once in the row."""
+    row = [*(members(collective, family) for family in FAMILIES), others(collective)]
+    assert all(row[:-1])
+    assert Counter(card.name for cell in row for card in cell) == Counter(catalogue()[collective])
+    for names, cards in zip(cells(collective), row, strict=True):
+        assert all(card.name in names for card in cards)
+
+
 def test_names_are_unique_and_of_the_right_form():
     assert set(catalogue()) == set(AT_LEAST)
     for collective, names in catalogue().items():
@@ -143,8 +155,8 @@ def collective_modules():
     names = {file.stem for file in folder.glob("*.py")} - {
         "__init__",
         "card",
+        "families",
         "registry",
-        "phases",
         "uniform",
         "expression",
         "space",

@@ -75,7 +75,7 @@ def test_nobody_sends_nothing_is_unheard():
         ("reduce.ring", {(3, 2), (2, 1), (1, 0)}),
         ("gather.linear", {(1, 0), (2, 0), (3, 0)}),
         ("scatter.linear", {(0, 1), (0, 2), (0, 3)}),
-        ("scan.linear", {(0, 1), (1, 2), (2, 3)}),
+        ("scan.ring", {(0, 1), (1, 2), (2, 3)}),
         ("allreduce.one_shot", set()),
         ("allreduce.two_shot", set()),
         ("allreduce.ring", set()),

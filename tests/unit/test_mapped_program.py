@@ -135,7 +135,7 @@ def test_credit_is_given_only_where_it_is_needed(chosen):
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["lines", "slices"])
 @pytest.mark.parametrize("missing", [{"tokens": False}, {"calls": 1}, {"waves": 1}], ids=str)
-@pytest.mark.parametrize("name", ["bcast.ring", "gather.linear", "scan.linear"])
+@pytest.mark.parametrize("name", ["bcast.ring", "gather.linear", "scan.ring"])
 def test_tokens_and_turns_are_needed(name, missing, protocol):
     """Without them a rank writes into memory that a slower one has not read."""
     card = registry.get(*name.split("."))

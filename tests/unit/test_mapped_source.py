@@ -258,7 +258,7 @@ def protocol_of(mapped, card, size, nbytes, linked=True):
     return mapped._protocol(plan, tuple(card.schedules(size)), surroundings)
 
 
-@pytest.mark.parametrize("nbytes", [8 << 20, 128 << 20])
+@pytest.mark.parametrize("nbytes", [16 << 20, 128 << 20])
 def test_the_slots_of_a_wave_fit_into_an_inbox(mapped, card, nbytes):
     """Of every algorithm on every number of ranks that it serves; none is refused."""
     sizes = [size for size in (2, 3, 8) if not card.refuses(size)]

@@ -23,7 +23,7 @@ from serving import served
 from unit.interpreter import WrongError, interpret
 from unit.mutants import FATAL, mutants, swapped_operands
 
-SIZES = range(2, 7)
+SIZES = [*range(2, 7), 8]
 #: mutants of each kind, for each algorithm and number of ranks; about 2500 in all
 EACH = 1
 

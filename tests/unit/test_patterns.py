@@ -3,11 +3,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpicoll.schedule.patterns import (
+    bine,
     binomial,
+    circulant_rounds,
     double_tree,
+    doubling_tree,
+    far_first_rounds,
     fold,
     halves,
     in_order_tree,
+    knomial,
     masks,
     others,
     power_of_two,
@@ -81,11 +86,78 @@ def test_binomial_tree(size):
         # at most ceil(log2 p) rounds: a child's subtree is done before its turn comes
         assert all(len(nodes[c].children) <= k for k, c in enumerate(node.children))
         assert len(node.children) <= (size - 1).bit_length()
-        assert subtree(nodes, rank) == list(range(rank, rank + node.span))
+        assert subtree(nodes, rank) == list(node.places)
 
 
 def subtree(nodes, rank):
     return sorted([rank, *(r for c in nodes[rank].children for r in subtree(nodes, c))])
+
+
+def assert_parts(nodes):
+    """A node's places are itself and its children's, each of which has a part of them."""
+    for place, node in enumerate(nodes):
+        assert [nodes[c].places for c in node.children] == list(node.parts)
+        assert sorted([place, *(p for part in node.parts for p in part)]) == list(node.places)
+
+
+@pytest.mark.parametrize("radix", [2, 3, 4])
+@pytest.mark.parametrize("size", SIZES)
+def test_knomial_tree(size, radix):
+    nodes = [knomial(place, size, radix) for place in range(size)]
+    levels = next(k for k in range(20) if radix**k >= size)
+    assert max(assert_tree(nodes).values()) <= levels
+    assert_parts(nodes)
+    assert len(nodes[0].children) <= (radix - 1) * levels
+    assert nodes[0].places == range(size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_doubling_tree_has_subtrees_of_neighbours_for_every_root(size):
+    for root in range(size) if size < 35 else (0, 1, size // 2, size - 1):
+        nodes = [doubling_tree(rank, size, root) for rank in range(size)]
+        assert nodes[root].parent is None
+        # one round for those that fold, and one for each bit
+        assert max(assert_tree(nodes).values()) <= (size - 1).bit_length()
+        assert_parts(nodes)
+
+
+@pytest.mark.parametrize("bits", range(9))
+def test_bine_tree_is_shorter_than_a_binomial_one(bits):
+    size = 1 << bits
+    nodes = [bine(place, size) for place in range(size)]
+    assert max(assert_tree(nodes).values()) <= bits
+    assert len(nodes[0].children) == bits
+    assert all(len(nodes[c].children) == k for k, c in enumerate(nodes[0].children))
+    if bits > 1:
+        assert distance(nodes, size) <= 3 / 4 * distance([binomial(place, size) for place in range(size)], size)
+
+
+def distance(nodes, size):
+    """The sum of the ways to all parents, around the ring of places."""
+    ways = [abs(place - node.parent) for place, node in enumerate(nodes) if node.parent is not None]
+    return sum(min(way, size - way) for way in ways)
+
+
+@pytest.mark.parametrize("rounds_of", [circulant_rounds, far_first_rounds])
+@pytest.mark.parametrize("size", SIZES)
+def test_rounds_bring_every_block_once(size, rounds_of):
+    rounds = rounds_of(size)
+    assert len(rounds) == (size - 1).bit_length()
+    held = {0}
+    for distance, which in rounds:
+        assert set(which) <= held
+        come = {d + distance for d in which}
+        assert not come & held
+        held |= come
+    assert held == set(range(size))
+
+
+@pytest.mark.parametrize("size", SIZES[1:])
+def test_far_messages_are_short(size):
+    lengths = [len(which) for _, which in far_first_rounds(size)]
+    ways = [distance for distance, _ in far_first_rounds(size)]
+    assert lengths == sorted(lengths)
+    assert ways == sorted(ways, reverse=True)
 
 
 @pytest.mark.parametrize("size", SIZES)
