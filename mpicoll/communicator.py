@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from operator import is_
@@ -18,6 +19,9 @@ from mpicoll.forms import like
 from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
 from mpicoll.point_to_point import PointToPoint
+from mpicoll.recorder.history import History
+from mpicoll.recorder.recent import MASK
+from mpicoll.recorder.recorder import LAST
 from mpicoll.request import MessageRequest, PersistentRequest, Request
 from mpicoll.runtime.arguments.bufspec import is_in_place, read_spec
 from mpicoll.runtime.call import conductor, shortcut, starting
@@ -25,8 +29,9 @@ from mpicoll.runtime.call.agreement import Word, asked
 from mpicoll.runtime.call.decision import Call
 from mpicoll.runtime.call.shortcut import noted
 from mpicoll.runtime.context.context import Context
-from mpicoll.runtime.context.contexts import context_of, started_context_of
+from mpicoll.runtime.context.contexts import context_of, known_context_of, started_context_of
 from mpicoll.runtime.progress import turns
+from mpicoll.runtime.progress.modes import modes
 from mpicoll.runtime.progress.traffic import refuse_after_finalize
 from mpicoll.settings import settings
 
@@ -112,6 +117,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         is_finalized: Callable[[], bool] = MPI.Is_finalized,
         get_ident: Callable[[], int] = threading.get_ident,
         changes: list[int] = registry.changes,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Do a blocking call of buffers; by the shortcut if its arrays' identity is known and nothing has changed.
 
@@ -125,7 +131,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         ):
             known = noted(identities, method, arguments)
         if known is not None:
-            asked, where, (context, turn, bound, actions, _), _, _ = known
+            asked, where, (context, turn, bound, actions, _), remembered, _ = known
             rest, exact, wanted, given, rules, scope, assigned, registered = asked
             get_stream, current, get_device, device = where
             if (
@@ -145,7 +151,10 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
                 with turn:
                     if bound.alive and not context.broken:  # looked at now, for another thread may have had its turn
                         context.caller = get_ident()
-                        context.calls += 1
+                        context.calls = number = context.calls + 1
+                        place = number & MASK
+                        context.recent[place] = remembered
+                        context.began[place] = now()
                         try:
                             for action in actions:
                                 action()
@@ -206,7 +215,8 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         if asked():
             context = self._get_context()
             context.calls += 1
-            conductor.tell(context, Word.refusing(what, error), error)
+            with context.recorder.begin("blocking", what.capitalize(), context.calls, None, modes().trace):
+                conductor.tell(context, Word.refusing(what, error), error)
         raise error
 
     def _get_context(self) -> Context:
@@ -225,6 +235,18 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         """
         if self._context is not None:
             self._context.synchronize()
+
+    def history(self, n: int = LAST) -> History:
+        """Return the calls that this rank made last on the communicator, the latest one last; print it for a table.
+
+        Local, and always on: 1,000 calls are kept, without their arrays.  Where the state is "enqueued", on the path
+        mapped, the host only enqueued the call: its end is the host's.
+
+        Args:
+            n: how many at most.
+        """
+        context = self._context or known_context_of(self)
+        return context.recorder.history(n) if context is not None else History()
 
     def Free(self) -> None:
         """Free the communicator, once the calls in flight on it have ended; collective."""

@@ -29,6 +29,7 @@ LAYERS = [
     ["dispatch"],
     ["runtime.mpi.environment"],
     ["versions"],
+    ["recorder"],
     ["runtime.arguments"],
     ["runtime.mpi"],
     ["runtime.program"],
