@@ -1,4 +1,4 @@
-"""`python -m mpicoll list | show | verify | info | warm`."""
+"""`python -m mpicoll list | show | verify | info | warm | trace`."""
 
 from __future__ import annotations
 
@@ -47,12 +47,19 @@ def main(arguments: list[str] | None = None) -> int:
     warm.add_argument("--redop", default="sum", help="operators, such as sum,max (sum)")
     warm.add_argument("--max", default="256M", help="bytes of the longest message (256M)")
     warm.set_defaults(run=_warm)
+    _add_trace(commands.add_parser("trace", help="one trace of all ranks' files, which MPICOLL_TRACE=FILE makes"))
     chosen = parser.parse_args(arguments)
     try:
         return int(chosen.run(chosen) or 0)
     except (ValueError, NotImplementedError) as error:
         print(f"mpicoll: {error}", file=sys.stderr)
         return 2
+
+
+def _add_trace(trace: argparse.ArgumentParser) -> None:
+    trace.add_argument("files", nargs="+", help="such as run.0.json run.1.json")
+    trace.add_argument("-o", "--output", default="trace.json", help="the file that is written (trace.json)")
+    trace.set_defaults(run=_trace)
 
 
 def _list(chosen: argparse.Namespace) -> None:
@@ -160,6 +167,13 @@ def _warm(chosen: argparse.Namespace) -> int:
     from mpicoll.bench.warm import run
 
     return run(reading.dtypes(chosen.dtype), reading.redops(chosen.redop), reading.size(chosen.max))
+
+
+def _trace(chosen: argparse.Namespace) -> None:
+    from mpicoll.recorder.merge import merge
+
+    calls, ranks = merge(chosen.files, chosen.output)
+    print(f"{chosen.output}: {calls} calls of {ranks} ranks; open it at https://ui.perfetto.dev")
 
 
 if __name__ == "__main__":

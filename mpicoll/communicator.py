@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from operator import is_
-from typing import Any, Concatenate, NoReturn, ParamSpec, cast
+from typing import Any, NoReturn
 
 from mpi4py import MPI
 
 from mpicoll.algorithms import registry
 from mpicoll.blocking import Blocking
+from mpicoll.derived import Derived
 from mpicoll.dispatch.plan import Plan
 from mpicoll.dispatch.rules import parse_rules
-from mpicoll.forms import like
 from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
 from mpicoll.point_to_point import PointToPoint
+from mpicoll.recorder.history import History
+from mpicoll.recorder.recent import MASK
+from mpicoll.recorder.recorder import LAST
 from mpicoll.request import PersistentRequest, Request
 from mpicoll.runtime.arguments.bufspec import is_in_place, read_spec
 from mpicoll.runtime.call import conductor, shortcut, starting
@@ -25,35 +29,15 @@ from mpicoll.runtime.call.agreement import Word, asked
 from mpicoll.runtime.call.decision import Call
 from mpicoll.runtime.call.shortcut import noted
 from mpicoll.runtime.context.context import Context
-from mpicoll.runtime.context.contexts import context_of, free_context_of, started_context_of
+from mpicoll.runtime.context.contexts import context_of, free_context_of, known_context_of, started_context_of
 from mpicoll.runtime.groups.calls import run_lists
-from mpicoll.runtime.point_to_point.requests import MessageRequest
 from mpicoll.runtime.progress import turns
+from mpicoll.runtime.progress.modes import modes
 from mpicoll.runtime.progress.traffic import refuse_after_finalize
 from mpicoll.settings import settings
 
-P = ParamSpec("P")
 
-
-def same_type(own: Callable[Concatenate[Any, P], object], waits: bool = True) -> Callable[Concatenate[Any, P], Any]:
-    """Return mpi4py's method that makes a communicator, which is of this type.
-
-    Args:
-        own: mpi4py's method.
-        waits: all ranks wait for each other in it, so that the calls in flight must end first.
-    """
-
-    @like(own, "as mpi4py's, but of this type")
-    def method(self: Any, /, *arguments: P.args, **named: P.kwargs) -> Any:
-        made = own(self._settled() if waits else self._plain(), *arguments, **named)
-        if isinstance(made, tuple):
-            return self._wrap(made[0]), MessageRequest(made[1])
-        return self._wrap(cast(MPI.Comm, made))
-
-    return method
-
-
-class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracomm):  # type: ignore[misc]  # other requests than MPI's
+class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI.Intracomm):  # type: ignore[misc]  # other requests than MPI's
     """An intracommunicator whose upper-case collective methods take NumPy and CuPy arrays.
 
     It shares the handle of the communicator that it is made from.  Private messages travel on
@@ -114,6 +98,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         is_finalized: Callable[[], bool] = MPI.Is_finalized,
         get_ident: Callable[[], int] = threading.get_ident,
         changes: list[int] = registry.changes,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Do a blocking call of buffers; by the shortcut if its arrays' identity is known and nothing has changed.
 
@@ -127,7 +112,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         ):
             known = noted(identities, method, arguments)
         if known is not None:
-            asked, where, (context, turn, bound, actions, _), _, _ = known
+            asked, where, (context, turn, bound, actions, _), remembered, _ = known
             rest, exact, wanted, given, rules, scope, assigned, registered = asked
             get_stream, current, get_device, device = where
             if (
@@ -147,7 +132,10 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
                 with turn:
                     if bound.alive and not context.broken:  # looked at now, for another thread may have had its turn
                         context.caller = get_ident()
-                        context.calls += 1
+                        context.calls = number = context.calls + 1
+                        place = number & MASK
+                        context.recent[place] = remembered
+                        context.began[place] = now()
                         try:
                             for action in actions:
                                 action()
@@ -213,7 +201,8 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         if asked():
             context = self._get_context()
             context.calls += 1
-            conductor.tell(context, Word.refusing(what, error), error)
+            with context.recorder.begin("blocking", what.capitalize(), context.calls, None, modes().trace):
+                conductor.tell(context, Word.refusing(what, error), error)
         raise error
 
     def _get_context(self) -> Context:
@@ -232,6 +221,18 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
         """
         if self._context is not None:
             self._context.synchronize()
+
+    def history(self, n: int = LAST) -> History:
+        """Return the calls that this rank made last on the communicator, the latest one last; print it for a table.
+
+        Local, and always on: 1,000 calls are kept, without their arrays.  Where the state is "enqueued", on the path
+        mapped, the host only enqueued the call: its end is the host's.
+
+        Args:
+            n: how many at most.
+        """
+        context = self._context or known_context_of(self)
+        return context.recorder.history(n) if context is not None else History()
 
     def Free(self) -> None:
         """Free the communicator, once the calls in flight on it have ended; collective."""
@@ -252,32 +253,6 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, MPI.Intracom
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (MPI.Intracomm(self), self._rules)
-
-    def _wrap(self, comm: MPI.Comm) -> Any:
-        """Return a derived communicator as this type; the null communicator as it is."""
-        if comm == MPI.COMM_NULL or not isinstance(comm, MPI.Intracomm):
-            return comm
-        return type(self)(comm, algorithms=self._rules)
-
-    def _plain(self) -> MPI.Intracomm:
-        """Return the communicator as mpi4py's; refuse it after MPI's end, which would end the process."""
-        refuse_after_finalize()
-        return MPI.Intracomm(self)
-
-    def _settled(self) -> MPI.Intracomm:
-        """Return the communicator as mpi4py's, once the calls in flight have ended: MPI's waiting would stop them."""
-        self._settle()
-        return MPI.Intracomm(self)
-
-    Dup = same_type(MPI.Intracomm.Dup)
-    Dup_with_info = same_type(MPI.Intracomm.Dup_with_info)
-    Idup = same_type(MPI.Intracomm.Idup, waits=False)
-    Idup_with_info = same_type(MPI.Intracomm.Idup_with_info, waits=False)
-    Clone = same_type(MPI.Intracomm.Clone)
-    Split = same_type(MPI.Intracomm.Split)
-    Split_type = same_type(MPI.Intracomm.Split_type)
-    Create = same_type(MPI.Intracomm.Create)
-    Create_group = same_type(MPI.Intracomm.Create_group, waits=False)
 
 
 def _again(comm: MPI.Intracomm, rules: str) -> Communicator:

@@ -1,5 +1,7 @@
 """The exception types of mpicoll, and nothing else."""
 
+from typing import Any
+
 __all__ = ["MismatchError", "ScheduleError", "StalledError", "TransportError", "UnsupportedError"]
 
 
@@ -16,7 +18,15 @@ class MismatchError(RuntimeError):
 
 
 class StalledError(TimeoutError):
-    """A collective made no progress within the time limit; its communicator cannot be used any more."""
+    """A collective made no progress within the time limit; its communicator cannot be used any more.
+
+    Attributes:
+        history: the last calls of each rank that answered, and of this one (see `Communicator.history`).
+    """
+
+    def __init__(self, *arguments: object, history: dict[int, list[Any]] | None = None) -> None:
+        super().__init__(*arguments)
+        self.history = history or {}
 
 
 class TransportError(RuntimeError):

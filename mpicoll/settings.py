@@ -184,6 +184,7 @@ TABLE: dict[str, Setting] = {
             Kind("`thread` or nothing", _word(thread="thread")),
             "`thread`: a thread of its own advances nonblocking calls",
         ),
+        Setting("trace", "", _FILE, "file for a trace of all calls; each rank puts its number into the name"),
         Setting("plan_cache", 4096, _COUNT, "calls remembered for each communicator, with their bound programs"),
         Setting("yield_wait", None, _YES_NO_AUTO, "waiting ranks yield their core; `auto`: if ranks outnumber cores"),
         Setting("prepare", True, _YES_NO, "`import mpicoll` puts a CUDA-capable UCX under MPI, if there is a GPU"),

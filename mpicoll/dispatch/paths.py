@@ -24,6 +24,7 @@ class PathRow:
         smallest_segment: bytes of a block below which a segment is not worth a message of its own; 0 where the path
             takes whole blocks, and needs no scratch.
         wave: bytes of a block that such a path moves at a time.
+        enqueues: the host only enqueues a call, whose end comes on the device.
     """
 
     name: str
@@ -31,6 +32,7 @@ class PathRow:
     model: CostModel
     smallest_segment: int = 0
     wave: int = 1 << 62
+    enqueues: bool = False
 
     @property
     def takes_segments(self) -> bool:
@@ -62,6 +64,7 @@ PATHS: dict[str, PathRow] = {
                 0.33e-6, 0.018e-6, 1 / 333e9, 0.0, 0.0, 15.4e-6, source="fitted to 314 times on 4 H200, 2026-11-28"
             ),
             wave=512 << 10,
+            enqueues=True,
         ),
         PathRow(
             "direct",

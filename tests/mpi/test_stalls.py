@@ -73,7 +73,7 @@ def test_a_call_that_one_rank_skips(form, algorithm):
         assert stall.error is None
     else:
         assert isinstance(stall.error, mpicoll.StalledError), stall.errors
-        text = str(stall.error)
+        text = str(stall.error).splitlines()[0]
         assert text.startswith(f"allreduce #2 '{name}': rank {RANK}, step "), text
         assert " waiting for block " in text or " waiting to send block " in text
         assert " rank " in text.split("waiting", 1)[1]
@@ -82,8 +82,25 @@ def test_a_call_that_one_rank_skips(form, algorithm):
         again = stall.used_again()
         assert isinstance(again, mpicoll.StalledError)
         assert str(again).startswith("this communicator cannot be used after: allreduce #2 ")
+        _says_what_each_rank_did_last(stall.error, form)
     check(mpicoll.Communicator(everybody), Case("Allreduce"))
     stall.comm.Free()
+
+
+def _says_what_each_rank_did_last(error, form):
+    """The rank that has not made the call comes first; all are in the error, with times of this clock."""
+    lines = str(error).splitlines()[1:]
+    first = next(line for line in lines if line.startswith(f"  rank {ODD}: "))
+    assert first == lines[0], lines
+    assert first.startswith(f"  rank {ODD}: #1 Allreduce "), first
+    mine = next(line for line in lines if line.startswith(f"  rank {RANK}: "))
+    assert mine.startswith(f"  rank {RANK}: #2 "), mine
+    assert " running for " in mine, mine
+    assert error.history.keys() >= {RANK, ODD}
+    assert [one.sequence for one in error.history[ODD]] == [1]
+    assert error.history[ODD][0].begin < time.monotonic() - LIMIT
+    names = {"Allreduce": "Allreduce", "Iallreduce": "Iallreduce", "Allreduce_init": "Allreduce.Start"}
+    assert [(one.sequence, one.name, one.state) for one in error.history[RANK]][-1] == (2, names[form], "running")
 
 
 def test_a_rank_that_comes_when_the_others_gave_up():
@@ -120,7 +137,7 @@ def test_ranks_that_come_late_know_who_came():
     stall = Stall(call, nothing)
     if RANK != ODD:
         missing = f"; rank {ODD} on {MPI.Get_processor_name()} has not made the call"
-        assert str(stall.error).endswith(missing), stall.errors
+        assert str(stall.error).splitlines()[0].endswith(missing), stall.errors
     stall.comm.Free()
 
 
@@ -216,7 +233,7 @@ def test_a_rank_that_does_not_come(limited, form):
         return
     number = comm._get_context().calls + 1
     name = "barrier" if form == "barrier" else "allreduce"
-    text = rf"^{name} #{number} .*: rank {comm.rank}, .* for 0.5 s; rank {LAST} on \S+ has not made the call$"
+    text = rf"^{name} #{number} .*: rank {comm.rank}, .* for 0.5 s; rank {LAST} on \S+ has not made the call\n"
     with pytest.raises(mpicoll.StalledError, match=text):
         if form == "blocking":
             comm.Allreduce(x, y, algorithm="one_shot")
@@ -251,7 +268,7 @@ def test_a_rank_that_does_not_come_to_the_comparison(limited):
         MPI.COMM_WORLD.Barrier()
         if comm.rank != 0:
             with pytest.raises(
-                mpicoll.StalledError, match=r"waiting for all ranks to make .*; rank 0 on \S+ has not made the call$"
+                mpicoll.StalledError, match=r"waiting for all ranks to make .*; rank 0 on \S+ has not made the call\n"
             ):
                 comm.Allreduce(x, x.copy())
     MPI.COMM_WORLD.Barrier()

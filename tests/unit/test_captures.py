@@ -10,6 +10,7 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
+from mpicoll.recorder.recent import MASK
 from mpicoll.runtime.arguments import tensors
 from mpicoll.runtime.call import conductor
 from mpicoll.runtime.cuda import streams
@@ -135,7 +136,8 @@ def test_a_captured_call_is_not_found_by_its_arrays(monkeypatch, captured, noted
     """It has no wait for its end, which a time limit demands outside of the graph."""
     kept = []
     cache = SimpleNamespace(find=lambda key: SimpleNamespace(blocking=None, found=0), find_mobile=None)
-    context = SimpleNamespace(calls=0, broken="", cache=cache)
+    places = [None] * (MASK + 1)  # of the calls made last
+    context = SimpleNamespace(calls=0, broken="", cache=cache, recent=places, began=places.copy())
     monkeypatch.setattr(conductor, "where", lambda stream: (0, False, PLAIN, captured))
     monkeypatch.setattr(conductor, "_bound_again", lambda *_: Bound())
     monkeypatch.setattr(conductor.running, "run", lambda *_: None)

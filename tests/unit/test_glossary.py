@@ -28,6 +28,7 @@ PLAIN = {
 PRIVATE = {
     "Begun": "the protocol of calls on their way",
     "Asked": "the protocol of what a desk tells of",
+    "Counted": "the protocol of what a recorder asks",
     "Many": "an option with a list",
     "MismatchError": "an error",
     "One": "an option with one value",

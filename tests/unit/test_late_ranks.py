@@ -86,7 +86,7 @@ def test_a_late_rank_ends_a_call_that_does_not_block(made, comm, peers, x, y):
 def test_a_stalled_communicator_tells_its_kernels(mapped, comm, peers):
     context = comm._get_context()
     error = context.stalled("a call", "nobody came")
-    assert str(error) == "a call; nobody came"
+    assert str(error).splitlines()[0] == "a call; nobody came"
     assert bytes(peers._view[:4]) == struct.pack("=I", 1)
     context.broken = ""
 

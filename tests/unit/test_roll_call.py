@@ -7,13 +7,20 @@ import socket
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from mpicoll.recorder.history import CallRecord
 from mpicoll.runtime.mpi import roll_call
 from mpicoll.runtime.mpi.roll_call import Answer, Desk, ask
 
-CALLS = {"calls": 7, "moved": 1203, "busy": True, "waiting": True, "outside": math.inf}
+#: rows of calls, as the recorder of a context gives them
+ROWS = [
+    CallRecord("", number, "blocking", "Allreduce", 40, 320, "float64", state="complete").row(5.0) for number in (6, 7)
+]
+CALLS = {"calls": 7, "moved": 1203, "busy": True, "waiting": True, "outside": math.inf, "last": ROWS}
+SAID = CALLS | {"last": tuple(ROWS)}
 
 
 class Context:
@@ -21,6 +28,8 @@ class Context:
 
     def __init__(self, calls=7, moved=1203, busy=True, waiting=True, ended=-math.inf):
         self.calls, self.moved, self.busy, self.waiting, self.ended = calls, moved, busy, waiting, ended
+        self.rows = list(ROWS)
+        self.recorder = SimpleNamespace(told=lambda now: self.rows)
 
 
 @pytest.fixture
@@ -44,7 +53,7 @@ def sent(desk, data):
         own.settimeout(0.04)
         own.sendto(data, ("127.0.0.1", desk.address.port))
         try:
-            return json.loads(own.recv(2048))
+            return json.loads(own.recv(roll_call.LONGEST))
         except TimeoutError:
             return None
 
@@ -55,9 +64,9 @@ def question(desk, **changed):
 
 def test_what_a_process_knows_of_its_calls(desk):
     context = desk.contexts["one"] = Context()
-    assert ask({3: desk.address}, "one", None) == {3: Answer(**CALLS)}
+    assert ask({3: desk.address}, "one", None) == {3: Answer(**SAID)}
     context.calls, context.busy, context.waiting = 8, False, False
-    assert ask({3: desk.address}, "one", None) == {3: Answer(8, 1203, False)}
+    assert ask({3: desk.address}, "one", None) == {3: Answer(8, 1203, False, last=tuple(ROWS))}
     context.ended = time.monotonic() - 20
     assert 20 <= ask({3: desk.address}, "one", None)[3].outside < 25
 
@@ -70,7 +79,7 @@ def test_several_ranks_answer_for_themselves():
         kept.append(Context(rank, rank * 10, False, False))
         made.contexts["one"] = kept[-1]
         desks[rank] = made.address
-    assert ask(desks, "one", None) == {rank: Answer(rank, rank * 10, False) for rank in (0, 2, 5)}
+    assert ask(desks, "one", None) == {rank: Answer(rank, rank * 10, False, last=tuple(ROWS)) for rank in (0, 2, 5)}
     assert ask({}, "one", None) == {}
 
 
@@ -143,6 +152,24 @@ STRANGE = [
 ]
 
 
+def test_the_last_calls_are_told_with_their_ages(desk):
+    """Each host has a clock of its own."""
+    context = desk.contexts["one"] = Context()
+    context.rows = [changed(begin=2.5, end=0.5)]
+    (record,) = ask({0: desk.address}, "one", None)[0].records(100.0)
+    assert (record.sequence, record.method, record.begin, record.end) == (6, "Allreduce", 97.5, 99.5)
+
+
+def test_an_answer_has_as_many_of_the_last_calls_as_there_is_room_for(desk):
+    """The latest ones; in 4,096 bytes."""
+    context = desk.contexts["one"] = Context()
+    context.rows = [changed(sequence=number, error="x" * 60) for number in range(100)]
+    assert len(json.dumps(context.rows)) > 2 * roll_call.LONGEST
+    told = [record.sequence for record in ask({0: desk.address}, "one", None)[0].records(0.0)]
+    assert told == list(range(100))[-len(told) :]
+    assert len(told) > 10
+
+
 def test_garbage_does_not_end_a_desk(desk):
     desk.contexts["one"] = context = Context()
     for data in GARBAGE:
@@ -154,7 +181,7 @@ def test_garbage_does_not_end_a_desk(desk):
         del asked[missing]
         assert sent(desk, json.dumps(asked).encode()) is None, missing
     assert desk.is_alive()
-    assert ask({0: desk.address}, "one", None) == {0: Answer(**CALLS)}
+    assert ask({0: desk.address}, "one", None) == {0: Answer(**SAID)}
     assert context
 
 
@@ -190,7 +217,11 @@ def test_a_lost_answer_is_asked_for_again():
     """And a question that is lost; the desk that answered is not asked again meanwhile."""
     late = Other(lambda asked, number: honest(asked, number) if number == 3 else None)
     prompt = Other(honest)
-    assert ask({0: late.address, 1: prompt.address}, "one", None) == {0: Answer(3, 3), 1: Answer(3, 1)}
+    last = tuple(ROWS)
+    assert ask({0: late.address, 1: prompt.address}, "one", None) == {
+        0: Answer(3, 3, last=last),
+        1: Answer(3, 1, last=last),
+    }
     assert len(late.questions) == 3
     assert len(prompt.questions) == 1
 
@@ -217,7 +248,16 @@ def test_answers_that_nobody_asked_for(soon):
     assert ask({0: Other(*strange, honest).address}, "one", None)[0].calls == 3
 
 
-@pytest.mark.parametrize("wrong", [{}, {"moved": 3}, {"calls": "many"}, {"calls": None}, {"calls": float("inf")}])
+def changed(**values):
+    """A row of a call with other values."""
+    return [values.get(name, value) for name, value in zip(CallRecord.__dataclass_fields__, ROWS[0], strict=True)]
+
+
+STRANGE_ROWS = [7, "text", [[]], [ROWS[0][:-1]], [changed(sequence="7")], [changed(begin="now")], [changed(error=None)]]
+WRONG = [{}, {"moved": 3}, {"calls": "many"}, {"calls": None}, {"calls": float("inf")}]
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, *({"calls": 3, "last": rows} for rows in STRANGE_ROWS)])
 def test_an_answer_with_the_right_number_that_makes_no_sense(soon, wrong):
     """As an impostor would give that has seen the question; whoever asks must be able to count with it."""
     said = wrong and {"moved": 1, "busy": False, "waiting": False, "outside": 1.0} | wrong
@@ -240,7 +280,7 @@ def test_nobody_there_is_no_error_and_takes_the_grace(soon):
 def test_one_that_is_dead_does_not_hide_the_others(desk, soon):
     desk.contexts["one"] = context = Context()
     silent = Other()
-    assert ask({0: silent.address, 1: desk.address, 2: silent.address}, "one", None) == {1: Answer(**CALLS)}
+    assert ask({0: silent.address, 1: desk.address, 2: silent.address}, "one", None) == {1: Answer(**SAID)}
     assert context
 
 
@@ -273,5 +313,5 @@ def test_a_desk_answers_while_the_program_works(desk):
     end = time.monotonic() + 5
     while asking.is_alive() and time.monotonic() < end:
         sum(range(1000))
-    assert answers == [{0: Answer(1, 0, True)}]
+    assert answers == [{0: Answer(1, 0, True, last=tuple(ROWS))}]
     assert context

@@ -14,6 +14,7 @@ from mpi4py import MPI
 import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.communicator import Communicator
+from mpicoll.recorder.recent import Recent
 from mpicoll.runtime.call import shortcut
 from mpicoll.runtime.context import contexts
 from mpicoll.runtime.context.call_cache import CallCache
@@ -43,8 +44,10 @@ class Machine:
         cuda = SimpleNamespace(get_current_stream=lambda: self.stream, runtime=runtime)
         monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=Array, cuda=cuda))
         self.turn = threading.Lock()
+        calls = Recent()
+        kept = {"recorder": SimpleNamespace(calls=calls), "recent": calls.what, "began": calls.began}
         self.context = SimpleNamespace(
-            calls=0, rank=0, turn=self.turn, broken="", spoiled=lambda *_: None, cache=CallCache()
+            calls=0, rank=0, turn=self.turn, broken="", spoiled=lambda *_: None, cache=CallCache(), **kept
         )
         self.known, self.left = self.context.cache.identities, 0
         self.comm = SimpleNamespace(_identities=self.known, _rules="", _run_in_turn=self.long_way)
@@ -65,7 +68,9 @@ class Machine:
         self.keep(arguments, self.bound(**changed), algorithm, stream)
 
     def keep(self, arguments, bound, algorithm=None, stream=None):
-        call = self.context.cache.remember(object(), Remembered(SimpleNamespace(device=0, held=""), None))
+        call = self.context.cache.remember(
+            object(), Remembered(SimpleNamespace(device=0, held="", method="allreduce"), None)
+        )
         shortcut.note(self.context, ("Allreduce", arguments, algorithm, stream, ""), call, bound)
         return call
 

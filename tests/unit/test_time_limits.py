@@ -125,9 +125,9 @@ class Scene:
         self.asked.append((sorted(desks), context_id, birth))
         return {rank: answer for rank, answer in self.answers.items() if rank in desks}
 
-    def stalled(self, what, why):
+    def stalled(self, what, why, said):
         self.broken = what
-        return mpicoll.StalledError(f"{what}; {why}")
+        return mpicoll.StalledError(f"{what}; {why}", history=said)
 
     def answer(self, rank, **changed):
         self.answers[rank] = Answer(**({"calls": self.number, "moved": 10} | changed))
@@ -280,6 +280,8 @@ def test_a_stall_says_what_waits_and_why_in_vain(scene):
         "rank 3 on host1 has not made the call"
     )
     assert scene.broken == "allreduce #5 'ring': rank 1, step 1 of 2: waiting for block 0 from rank 0 for 6 s"
+    assert error.history == {0: [], 2: [], 3: []}
+    assert len(scene.asked) == 1
 
 
 def test_no_stall_where_there_is_reason_to_wait(scene):

@@ -9,10 +9,12 @@ prepared by a routine and then run; those that do not block are in `call/startin
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 from mpicoll.dispatch.plan import Plan
+from mpicoll.recorder.recent import MASK
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.call import execute, shortcut
 from mpicoll.runtime.call.agreement import Word, asked, settle
@@ -26,6 +28,7 @@ from mpicoll.runtime.paths import offer
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress import faults, running
 from mpicoll.runtime.progress.exchange import Routine, finished
+from mpicoll.runtime.progress.modes import modes
 from mpicoll.runtime.progress.turns import in_flight
 
 #: method, arguments, algorithm, stream, and the communicator's rules
@@ -45,17 +48,13 @@ def blocking(context: Context, asked_for: CallArguments) -> None:
         mobile = cache.find if in_flight else cache.find_mobile  # one that may be launched later has its own program
         known = cache.find(key) or mobile(key) or cache.find_anywhere(key)
         if known is not None:
-            context.calls += 1
-            bound = known.blocking
-            if bound is None or not bound.alive:
-                bound = known.blocking = _bound_again(known, context, place, stream)
+            bound = _made_again(context, asked_for, known, place)
             if bound.aim is not None and known.aims is not None:
-                bound.aim(*known.aims)
-                running.run(bound, context)
                 return
-            running.run(bound, context)
             known.found = times = known.found + 1
             if times & (times - 1):  # it is noted after 1, 2, 4, 8 ... times, for it may be in vain
+                return
+            if modes().trace:  # which has the end of each call
                 return
             if len(place) < 3 or not place[3]:  # what is captured does not wait for its end, as a time limit demands
                 shortcut.note(context, asked_for, known, bound)
@@ -68,8 +67,42 @@ def blocking(context: Context, asked_for: CallArguments) -> None:
         raise
 
 
+def _made_again(context: Context, asked_for: CallArguments, known: Remembered, place: tuple[Any, ...]) -> Bound:
+    """Make a remembered call again, and return its program.
+
+    Args:
+        context: the communicator's.
+        asked_for: as in `blocking`.
+        known: the remembered call.
+        place: device and stream of the call (see `streams.where`).
+    """
+    context.calls = number = context.calls + 1
+    file = modes().trace
+    if file:
+        with context.recorder.begin("blocking", asked_for[0], number, known, file):
+            return _run_again(context, known, place, asked_for[3])
+    context.recent[number & MASK], context.began[number & MASK] = known, time.monotonic()
+    try:
+        return _run_again(context, known, place, asked_for[3])
+    except BaseException as error:
+        context.recorder.calls.fail(number & MASK, number, error)
+        raise
+
+
+def _run_again(context: Context, known: Remembered, place: tuple[Any, ...], stream: Any) -> Bound:
+    """Run a remembered call, and return its program; arguments as in `_bound_again`."""
+    bound = known.blocking
+    if bound is None or not bound.alive:
+        bound = known.blocking = _bound_again(known, context, place, stream)
+    if bound.aim is not None and known.aims is not None:
+        bound.aim(*known.aims)
+    running.run(bound, context)
+    return bound
+
+
 def failed(context: Context, bound: Bound, arguments: tuple[Any, ...], error: BaseException) -> None:
     """Do what is to be done after a call that took the shortcut and raised; raise the error with more words, if any."""
+    context.recorder.calls.fail(context.calls & MASK, context.calls, error)
     try:
         if not bound.limited:  # else whoever ran it has done so
             running.failed(bound, context, error)
@@ -98,8 +131,24 @@ def _bound_again(known: Remembered, context: Context, place: tuple[Any, ...], st
 
 def _run(call: Call, key_of: Callable[[Operands], Any]) -> None:
     """Decide and run a blocking call; remember it where it has a key."""
-    context, caller = call.context, threading.get_ident()
     operands, trouble = read(call)
+    assert call.entry is not None
+    with call.entry:
+        _decide_and_run(call, operands, trouble, key_of)
+
+
+def _decide_and_run(
+    call: Call, operands: Operands | None, trouble: Exception | None, key_of: Callable[[Operands], Any]
+) -> None:
+    """Decide and run a blocking call whose arguments are read.
+
+    Args:
+        call: as it was made.
+        operands: of the call, None if they could not be read.
+        trouble: the error of reading, None if there was none.
+        key_of: returns the key by which the call is remembered, None if it must not be.
+    """
+    context, caller = call.context, threading.get_ident()
     with on(operands.device if operands else -1, call.stream) as pointer:
 
         def bind(plan: Plan, found: Operands) -> Routine[Bound]:

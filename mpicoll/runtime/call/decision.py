@@ -9,6 +9,7 @@ from typing import Any
 
 from mpicoll.dispatch.plan import Plan
 from mpicoll.errors import UnsupportedError
+from mpicoll.recorder.entry import Decision, Entry
 from mpicoll.runtime.arguments.methods import read_call
 from mpicoll.runtime.arguments.operands import Operands, check_options
 from mpicoll.runtime.call import execute
@@ -21,6 +22,7 @@ from mpicoll.runtime.paths import offer
 from mpicoll.runtime.paths.table import path
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress.exchange import Routine, exchanged
+from mpicoll.runtime.progress.modes import modes
 from mpicoll.settings import settings
 
 #: powers of two by which the scratch limit shrinks from one try to the next, where a rank is short of memory
@@ -47,6 +49,7 @@ class Call:
         plan: what was decided, None before that.
         named: as in the call.
         is_captured: it is captured into a CUDA graph, instead of done.
+        entry: of the call among those made last, None before it counts as made.
         name: the call with its number, for messages.
     """
 
@@ -60,10 +63,17 @@ class Call:
     plan: Plan | None = None
     named: dict[str, Any] | None = None
     is_captured: bool = False
+    entry: Entry | None = None
 
     @property
     def name(self) -> str:
         return f"{self.method.lower()} #{self.context.calls}"
+
+    def record(self, known: Remembered | None = None) -> Entry:
+        """Keep the call among those made last, and return its entry; `known` is an equal one that is remembered."""
+        context = self.context
+        self.entry = context.recorder.begin(self.form, self.method, context.calls, known, modes().trace)
+        return self.entry
 
     def read(self) -> Operands:
         """Return the operands, after every check that needs no other rank."""
@@ -105,6 +115,7 @@ def read(call: Call) -> tuple[Operands | None, Exception | None]:
             raise
         trouble = error
     call.context.calls += 1
+    call.record()
     return (None if trouble else operands), trouble
 
 
@@ -214,6 +225,8 @@ def _bound(call: Call, operands: Operands, plan: Plan, bind: Bind) -> Routine[tu
         operands = operands.without_copy()
     if operands.held and call.is_captured:
         offer.refuse_copies(operands)
+    if call.entry is not None:
+        call.entry.known = Decision(operands.without_arrays(), plan)
     return operands, (yield from bind(plan, operands))
 
 

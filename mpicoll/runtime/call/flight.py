@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mpicoll.dispatch.plan import Plan
+from mpicoll.recorder.entry import Decision, Entry
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.call import execute
 from mpicoll.runtime.call.decision import Call, remember
@@ -16,7 +17,8 @@ from mpicoll.runtime.paths.table import path
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress import turns
 from mpicoll.runtime.progress.exchange import Routine
-from mpicoll.runtime.progress.operations import COMMON, Operation, modes, steps
+from mpicoll.runtime.progress.modes import modes
+from mpicoll.runtime.progress.operations import COMMON, Operation, steps
 from mpicoll.runtime.progress.straight import Straight, goes_straight
 from mpicoll.runtime.progress.turns import in_flight
 
@@ -165,6 +167,7 @@ class Prepared:
         side: address of the stream of its program, 0 on the host.
         slot: its own.
         keep: arguments of the call, whose arrays live as long as the request.
+        what: is kept of its starts among the calls made last.
     """
 
     call: Call
@@ -174,15 +177,19 @@ class Prepared:
     side: int
     slot: Slot
     keep: Any
+    what: Decision
 
     def start(self) -> Any:
         """Start the call."""
         context, operands = self.call.context, self.operands
         context.check()
         if goes_straight(operands.device) and not (operands.before or operands.after):
-            return Straight(context, self.bound, self, lane=self.lane)
+            starts = context.recorder.starts
+            starts.number = number = starts.number + 1
+            return Straight(context, self.bound, self, lane=self.lane, recent=starts, number=number, what=self.what)
         if path(self.plan.path).captures and nothing_waits() and not (operands.before or operands.after):
-            return enqueued(self.call, self.plan, operands.device, self.bound, self)
+            with self._record():
+                return enqueued(self.call, self.plan, operands.device, self.bound, self)
         flight = Flight(self.call, self.operands)
         bound = flight.ordered(self.bound, self.side, self.plan)
         return Operation(
@@ -191,7 +198,13 @@ class Prepared:
             keep=(self, flight),
             device=self.operands.device,
             lane=self.lane,
+            entry=self._record(),
         )
+
+    def _record(self) -> Entry:
+        """Keep a start among the calls made last, and return its entry."""
+        recorder, what = self.call.context.recorder, self.what
+        return recorder.begin(what.form, self.call.method, what.sequence, what, modes().trace)
 
     @property
     def lane(self) -> int:

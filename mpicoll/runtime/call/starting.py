@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpicoll.dispatch.plan import Plan
+from mpicoll.recorder.entry import Decision
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.call import execute
 from mpicoll.runtime.call.agreement import asked
@@ -53,11 +54,11 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
         operands, trouble = read(call)
         if operands is None or not is_repeatable(operands, place):
             key = None
-    flight = Flight(call, operands, known, key)
+    flight = _flight(call, operands, known, key)
     keep = (call.arguments, flight)
     call.arguments = ()  # the arrays live as long as the operation, and no longer
     device = operands.device if operands else -1
-    operation = Operation(context, lambda own: _whole(own, flight, trouble), keep=keep, device=device)
+    operation = Operation(context, lambda own: _whole(own, flight, trouble), keep=keep, device=device, entry=call.entry)
     if trouble is not None:
         raise trouble  # the others hear of it meanwhile
     if not (operation.ran or asked()):  # what ranks tell each other is told by Wait, whoever comes first
@@ -65,14 +66,25 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
     return operation
 
 
+def _flight(call: Call, operands: Operands | None, known: Remembered | None, key: Any) -> Flight:
+    """Return the flight of a call, which is kept among those made last; arguments as in `Flight`."""
+    entry = call.entry or call.record(known)
+    try:
+        return Flight(call, operands, known, key)
+    except BaseException as error:
+        entry.end(error)
+        raise
+
+
 def _enqueued(call: Call, known: Remembered) -> Any:
     """Return a remembered call, all of it enqueued, None if there is more to it than launches."""
     if known.aims is None and not (path(known.plan.path).captures and nothing_waits()):  # else that was asked before
         return None
-    bound = known.beside
-    if bound is None or not bound.alive:
-        bound = known.beside = _bound_beside(call.context, known)
-    begun = enqueued(call, known.plan, known.operands.device, bound, (call.arguments, bound), known.aims)
+    with call.record(known):
+        bound = known.beside
+        if bound is None or not bound.alive:
+            bound = known.beside = _bound_beside(call.context, known)
+        begun = enqueued(call, known.plan, known.operands.device, bound, (call.arguments, bound), known.aims)
     call.arguments = ()
     return begun
 
@@ -97,8 +109,11 @@ def _straight(call: Call, known: Remembered) -> Straight | None:
     if bound is None:
         slot.taken = False
         return None
+    if known.begun is None:
+        known.begun = Decision(known.operands, known.plan, "nonblocking")
     keep, call.arguments = call.arguments, ()
-    straight = Straight(context, bound, keep, slot=slot)
+    calls, number = context.recorder.calls, context.calls
+    straight = Straight(context, bound, keep, slot=slot, recent=calls, number=number, what=known.begun)
     straight.check()
     return straight
 
@@ -125,6 +140,7 @@ def persistent(call: Call) -> Prepared:
     key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
     known = context.cache.find(key) or context.cache.find_anywhere(key)
     operands, trouble = read(call) if known is None else (_read_before(call, known), None)
+    assert call.entry is not None
     taken: list[Slot] = []
     sides: list[int] = []
 
@@ -143,14 +159,17 @@ def persistent(call: Call) -> Prepared:
             found, bound = context.complete(lambda _: decided(call, operands, trouble, bind), call.name)
         else:
             found, bound = known.operands, context.complete(lambda _: bind(known.plan, known.operands), call.name)
-    except BaseException:  # then no rank has it, so that the next one has the same lane on all
+    except BaseException as error:  # then no rank has it, so that the next one has the same lane on all
+        call.entry.end(error)
         for slot in taken:
             context.release(slot)
             context.persistent -= 1
         raise
+    call.entry.end()
     keep, call.arguments = call.arguments, ()
     assert call.plan is not None
-    return Prepared(call, call.plan, found, bound, sides[-1], taken[0], keep)
+    what = Decision(found.without_arrays(), call.plan, "start", call.entry.sequence)
+    return Prepared(call, call.plan, found, bound, sides[-1], taken[0], keep, what)
 
 
 def _read_before(call: Call, known: Remembered) -> Operands:
@@ -159,7 +178,6 @@ def _read_before(call: Call, known: Remembered) -> Operands:
     if operands.device >= 0:
         call.captured_on(address_on(operands.device, call.stream))
     call.context.calls += 1
+    call.record(known)
     call.plan = known.plan
     return operands
-
-

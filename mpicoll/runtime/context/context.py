@@ -81,7 +81,6 @@ class Context(Traffic):
         self.persistent = 0
         self.ready = False
         self.turn = threading.Lock()
-        self.caller = 0
         self.most_slots = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) // TAGS
         live.add(self)
         self.comm, request = plain.Idup()

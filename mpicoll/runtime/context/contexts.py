@@ -32,6 +32,15 @@ def context_of(comm: MPI.Intracomm, rules: str = "") -> Context:
     return context
 
 
+def known_context_of(comm: MPI.Intracomm) -> Context | None:
+    """Return a communicator's context, None before its first call and after its end; local."""
+    if _keyval is None or MPI.Is_finalized() or comm == MPI.COMM_NULL:
+        return None
+    found: Any = comm.Get_attr(_keyval)
+    known: Context | None = found
+    return known
+
+
 def started_context_of(comm: MPI.Intracomm, rules: str = "") -> Context:
     """Return a communicator's context, which the first call starts to make; local."""
     global _keyval

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mpicoll.dispatch.plan import Plan
+from mpicoll.recorder.entry import Decision
 from mpicoll.runtime.arguments.arrays import Extent, Flat
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.program.bound import Bound
@@ -100,6 +101,7 @@ class Remembered:
         blocking: that of the programs which blocking calls run, at hand.
         beside: that of the programs which calls that do not block enqueue on a side stream, at hand.
         found: how often it was found by its key.
+        begun: what is kept among the calls made last of one that does not block, None before there was one.
         aims: addresses of input and output at which its programs are to be aimed, None where they are at home.
     """
 
@@ -113,6 +115,7 @@ class Remembered:
     blocking: Bound | None = None
     beside: Bound | None = None
     found: int = 0
+    begun: Decision | None = None
     aims: tuple[int, int] | None = None
 
     def program(self, where: Where) -> Bound | None:

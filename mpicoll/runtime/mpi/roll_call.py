@@ -4,7 +4,8 @@ Neither a dead rank nor a stuck MPI is in the way.  A process with a time limit 
 answers at any time for this process's own calls.  A rank that has waited too long asks the desks of the others.
 
     question   {"to": token, "nonce": n, "id": communicator, "birth": [group, ordinal]}
-    answer     {"nonce": n, "calls": 7, "moved": 1203, "busy": false, "waiting": true, "outside": 12.5}
+    answer     {"nonce": n, "calls": 7, "moved": 1203, "busy": false, "waiting": true, "outside": 12.5,
+                "last": [a row for each of the last calls]}
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ import time
 import zlib
 from collections import Counter
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
+
+from mpicoll.recorder.history import CallRecord
+from mpicoll.recorder.recorder import Recorder
 
 #: seconds that a rank waits for the others' answers, and between two questions to the same rank
 GRACE, AGAIN = 0.5, 0.1
 #: bytes of the longest question or answer
-LONGEST = 2048
+LONGEST = 4096
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class Answer:
         busy: it is in local work of a call there, such as an operator.
         waiting: it waits in a call there that has a limit of its own.
         outside: seconds since a call there ended on it, inf if none has.
+        last: the calls that it has made last there, and a later one elsewhere, as `CallRecord.row` gives them.
     """
 
     calls: int
@@ -55,6 +60,11 @@ class Answer:
     busy: bool = False
     waiting: bool = False
     outside: float = math.inf
+    last: tuple[list[Any], ...] = ()
+
+    def records(self, now: float) -> list[CallRecord]:
+        """Return its last calls, in seconds of this host's clock."""
+        return [CallRecord.from_row(row, now) for row in self.last]
 
 
 class Asked(Protocol):
@@ -64,6 +74,7 @@ class Asked(Protocol):
     moved: int
     busy: bool
     ended: float
+    recorder: Recorder
 
     @property
     def waiting(self) -> bool:
@@ -129,13 +140,21 @@ class Desk(threading.Thread):
                 return None
             context, birth = self.contexts.get(question["id"]), question["birth"]
             if context is not None:
-                outside = time.monotonic() - context.ended
-                said = Answer(context.calls, context.moved, context.busy, context.waiting, outside)
+                now = time.monotonic()
+                last = tuple(context.recorder.told(now))
+                said = Answer(context.calls, context.moved, context.busy, context.waiting, now - context.ended, last)
             else:
                 said = Answer(0 if birth and self.births[birth[0]] >= birth[1] else -1)
-            return json.dumps({"nonce": question["nonce"], **asdict(said)}).encode()
+            return _encoded(question["nonce"], said)
         except Exception:  # whatever came, it was not one of ours, and the desk stays open
             return None
+
+
+def _encoded(nonce: Any, said: Answer) -> bytes:
+    """Return an answer, with as many of the last calls as there is room for."""
+    while len(data := json.dumps({"nonce": nonce, **asdict(said)}).encode()) > LONGEST and said.last:
+        said = replace(said, last=said.last[1:])
+    return data
 
 
 def _ip_of(host: str) -> str:
@@ -181,6 +200,8 @@ def _collect(own: socket.socket, nonces: dict[int, int], answers: dict[int, Answ
         said = json.loads(own.recv(LONGEST))
         rank = nonces[said["nonce"]]
         counts, states = (int(said["calls"]), int(said["moved"])), (bool(said["busy"]), bool(said["waiting"]))
-        answers[rank] = Answer(*counts, *states, float(said["outside"]))
+        answer = Answer(*counts, *states, float(said["outside"]), tuple(said.get("last", ())))
+        answer.records(0.0)  # whoever reads them must be able to
+        answers[rank] = answer
     except Exception:  # nothing has come, or not one of ours
         return

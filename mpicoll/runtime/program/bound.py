@@ -138,6 +138,7 @@ class Bound:
         for request in self.requests:
             request.Free()
         self.alive = self.running = False
+        self.keep = None
         for items in (self.requests, self.messages, self.actions, self.kinds, self.polls):
             items.clear()
 

@@ -9,10 +9,12 @@ from inspect import GEN_CLOSED, GEN_SUSPENDED, getgeneratorstate
 from typing import Any
 
 from mpicoll.errors import StalledError
+from mpicoll.recorder.entry import Entry
 from mpicoll.runtime.cuda.streams import on_device
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress import faults
 from mpicoll.runtime.progress.exchange import Condition, Routine
+from mpicoll.runtime.progress.modes import modes
 from mpicoll.runtime.progress.traffic import Traffic
 from mpicoll.runtime.progress.turns import Helper, in_flight, lock, wait_for
 from mpicoll.runtime.progress.watch import UNWATCHED
@@ -20,24 +22,7 @@ from mpicoll.settings import settings
 
 #: lane of calls whose messages follow each other; persistent requests have others
 COMMON = 0
-#: time limit in seconds, ranks share errors, a thread makes progress
-Modes = tuple[float, bool, bool]
 
-
-def modes(setting: dict[str, Any] = settings.__dict__, scope_of_now: Callable[[], Any] = settings.scope) -> Modes:
-    """Return (time limit in seconds, ranks share errors, a thread makes progress), kept between changes.
-
-    The arguments are at hand, which takes less time than to look them up.
-    """
-    found: Modes
-    assigned, scope, found = _known_modes
-    if scope is not scope_of_now() or assigned != setting["assigned"]:
-        found = settings.timeout, bool(settings.errors), settings.progress == "thread"
-        _known_modes[:] = setting["assigned"], scope_of_now(), found
-    return found
-
-
-_known_modes: list[Any] = [None, None, (0.0, False, False)]
 
 #: the program of an operation that has none yet
 NOTHING = Bound()
@@ -60,6 +45,7 @@ class Operation:
         refused: another rank's call has raised.
         error: the error with which it has ended.
         complete: waits on the host for what it has enqueued on a device.
+        entry: of its call among those made last, None where there is none.
     """
 
     name = ""
@@ -73,6 +59,7 @@ class Operation:
     patience: faults.Patience | None = None
     routine: Routine[Any] | None = None
     shares_errors = False
+    entry: Entry | None = None
 
     def __init__(
         self,
@@ -83,6 +70,7 @@ class Operation:
         keep: object = None,
         device: int = -1,
         lane: int = COMMON,
+        entry: Entry | None = None,
     ) -> None:
         """Begin, as far as that goes without waiting.
 
@@ -93,7 +81,9 @@ class Operation:
             keep: lives until the operation ends.
             device: current device while it goes on, -1 for none.
             lane: see above.
+            entry: see above.
         """
+        self.entry = entry
         self.traffic, self.keep, self.device, self.lane = traffic, keep, device, lane
         self.number, self.scope = traffic.calls, settings.scope()
         if name:
@@ -104,7 +94,7 @@ class Operation:
     def _begin(self) -> None:
         """Take its place behind the last operation of its lane, and go on as far as that goes without waiting."""
         traffic, lane = self.traffic, self.lane
-        limit, self.shares_errors, threaded = modes()
+        limit, self.shares_errors, threaded, _, _ = modes()
         if limit > 0:
             self.patience = faults.Patience(limit)
         with lock:
@@ -218,7 +208,7 @@ class Operation:
         if why is None or (self.condition is not None and self.condition()):  # it came while others were asked
             patience.extend()
             return None
-        return traffic.stalled(what, why)
+        return traffic.stalled(what, why, watch.last_calls(again=False) if watch else {})
 
     def _give_up(self, error: BaseException | None) -> None:
         """End this and all other operations of its communicator with an error, if there is one."""
@@ -234,6 +224,8 @@ class Operation:
             del self.traffic.last[self.lane]
         self.started = self.done = True
         self.traffic.ended = time.monotonic()
+        if self.entry is not None:
+            self.entry.end(self.error)
         if self._may_be_written():
             faults.abandoned.append((self.traffic, self.keep, self.routine, self.condition))
         elif self.routine is not None:

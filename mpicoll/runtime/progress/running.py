@@ -7,7 +7,8 @@ import time
 
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress import faults
-from mpicoll.runtime.progress.operations import Operation, modes, steps
+from mpicoll.runtime.progress.modes import modes
+from mpicoll.runtime.progress.operations import Operation, steps
 from mpicoll.runtime.progress.traffic import Traffic
 from mpicoll.runtime.progress.turns import in_flight, wait_for
 

@@ -7,17 +7,21 @@ stream: it is its program.  So its operation steps through the actions itself, i
 from __future__ import annotations
 
 import os
+from time import monotonic
 from typing import Any
 
+from mpicoll.recorder.entry import Decision
+from mpicoll.recorder.recent import MASK, Recent
 from mpicoll.runtime.program.bound import Bound
-from mpicoll.runtime.progress.operations import COMMON, Operation, modes
+from mpicoll.runtime.progress.modes import modes
+from mpicoll.runtime.progress.operations import COMMON, Operation
 from mpicoll.runtime.progress.traffic import Traffic
 from mpicoll.runtime.progress.turns import advance_all, in_flight, lock
 
 
 def goes_straight(device: int) -> bool:
-    """Tell whether calls on a device, -1 for the host, may go straight: other ranks' errors are not heeded."""
-    return device < 0 and not modes()[1]
+    """Tell whether calls on a device, -1 for the host, may go straight: no errors of other ranks, and no trace."""
+    return device < 0 and modes().are_plain
 
 
 class Straight(Operation):
@@ -26,11 +30,24 @@ class Straight(Operation):
     Attributes:
         acting: an action is under way, and cannot be done again.
         slot: that it gives back at its end, None if it keeps it.
+        kept: (calls made last, its place among them, when it began), None if it is not among them.
     """
 
     acting = False
+    kept: tuple[Recent, int, float] | None = None
 
-    def __init__(self, traffic: Traffic, bound: Bound, keep: object, *, lane: int = COMMON, slot: Any = None) -> None:
+    def __init__(
+        self,
+        traffic: Traffic,
+        bound: Bound,
+        keep: object,
+        *,
+        lane: int = COMMON,
+        slot: Any = None,
+        recent: Recent | None = None,
+        number: int = 0,
+        what: Decision | None = None,
+    ) -> None:
         """Begin, as far as that goes without waiting.
 
         Args:
@@ -39,9 +56,15 @@ class Straight(Operation):
             keep: lives until the operation ends.
             lane: as in `Operation`.
             slot: see above.
+            recent: calls made last, of which it is one; None for none.
+            number: of the call among them.
+            what: is kept of it there.
         """
         self.traffic, self.bound, self.keep, self.lane, self.slot = traffic, bound, keep, lane, slot
         self.number = traffic.calls
+        if recent is not None:
+            place, began = number & MASK, monotonic()
+            recent.what[place], recent.began[place], self.kept = what, began, (recent, place, began)
         bound.running = self.ran = True
         self.started = bound.last_start < 0
         self._begin()
@@ -105,5 +128,11 @@ class Straight(Operation):
 
     def _end(self) -> None:
         super()._end()
+        if self.kept is not None:
+            recent, place, began = self.kept
+            if recent.began[place] is began:  # no later call has the place
+                recent.ended[place] = self.traffic.ended
+                if self.error is not None:
+                    recent.fail(place, self.number, self.error)
         if self.slot is not None:
             self.slot.taken = False

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 from mpi4py import MPI
 
 from mpicoll.errors import StalledError
+from mpicoll.recorder import trace
+from mpicoll.recorder.history import CallRecord, last_words
+from mpicoll.recorder.recorder import Recorder
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress import turns
 from mpicoll.runtime.progress.refusals import Refusals
@@ -35,13 +39,17 @@ class Traffic:
         refused: the error of its first call, None if that went well.
         refusals: what ranks tell each other of calls that raise, None before the first call.
         watch: how the other ranks are asked, None where there was no time limit.
+        caller: the thread that makes a blocking call now, 0 for none.
+        recorder: the calls that were made last.
+        recent: the recorder's calls by their places (see `recorder/recent.py`), at hand.
+        began: when each of them began, at hand.
     """
 
     def __init__(self, parent: MPI.Intracomm) -> None:
         """Start with no calls."""
         self.rank, self.size = parent.rank, parent.size
         self.last: dict[int, Any] = {}
-        self.calls = self.moved = 0
+        self.calls = self.moved = self.caller = 0
         self.ended = -math.inf
         self.busy = self.freed = self.forked = False
         self.broken = ""
@@ -49,6 +57,8 @@ class Traffic:
         self.refusals: Refusals | None = None
         self.limit = settings.timeout
         self.watch = Watch(parent) if self.limit > 0 else None
+        self.recorder = Recorder(self, parent.Get_name(), (self.rank, self.size, MPI.COMM_WORLD.rank))
+        self.recent, self.began = self.recorder.calls.what, self.recorder.calls.began
 
     @property
     def waiting(self) -> bool:
@@ -75,11 +85,22 @@ class Traffic:
         else:
             self.broken = f"{bound.name.format(self.calls)} raised {error!r}"
 
-    def stalled(self, what: str, why: str) -> StalledError:
-        """Return the error for a call that does not go on: what waits, and why that is in vain."""
+    def stalled(self, what: str, why: str, said: dict[int, list[CallRecord]] | None = None) -> StalledError:
+        """Return the error for a call that does not go on, with the ranks' last calls.
+
+        Args:
+            what: the call, and what it waits for.
+            why: that is in vain.
+            said: last calls of the other ranks; they are asked if it is None.
+        """
         self.broken = what
         self.abort()
-        return StalledError(f"{what}; {why}")
+        trace.write()
+        if said is None:
+            said = self.watch.last_calls() if self.watch else {}
+        now = time.monotonic()
+        said |= {self.rank: [CallRecord.from_row(row, now) for row in self.recorder.told(now)]}
+        return StalledError(f"{what}; {why}{last_words(said, now)}", history=dict(sorted(said.items())))
 
     def abort(self) -> None:
         """Make what waits without the host leave: here, nothing does."""

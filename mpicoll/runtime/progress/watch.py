@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from mpi4py import MPI
 
+from mpicoll.recorder.history import CallRecord
 from mpicoll.runtime.mpi import roll_call
 from mpicoll.runtime.progress.faults import Patience
 
@@ -21,6 +23,7 @@ class Watch:
     Attributes:
         id: the communicator's name among the desks, "" before ranks have agreed on it.
         address: of this process's desk.
+        answers: of the other ranks, when they were asked last.
     """
 
     def __init__(self, parent: MPI.Intracomm) -> None:
@@ -33,6 +36,7 @@ class Watch:
         group.Free()
         world.Free()
         self.birth = self.desk.born(self.world_ranks)
+        self.answers: dict[int, roll_call.Answer] = {}
 
     def agree(self, traffic: roll_call.Asked, name: str, addresses: Iterable[roll_call.Address | None]) -> None:
         """Take what the desk tells of, the communicator's name among the desks, and where its ranks are asked."""
@@ -50,9 +54,8 @@ class Watch:
             pending_bytes: bytes of the messages that it waits for.
             patience: how long it has waited.
         """
-        directory, me = self.desk.directory, self.rank
-        desks = {r: directory[w] for r, w in enumerate(self.world_ranks) if r != me and w in directory}
-        answers = roll_call.ask(desks, self.id, None if self.id else self.birth)
+        desks, me = self._ask(), self.rank
+        answers = self.answers
         late = [r for r, answer in answers.items() if answer.calls < number]
         absent = sorted(r for r in late if self._is_absent(answers[r], patience.limit))
         silent = [r for r in range(self.size) if r != me and r not in answers]
@@ -62,6 +65,20 @@ class Watch:
         if not absent and (moving or working or self._slow(pending_bytes, patience)):
             return None
         return self._words(absent, silent, desks)
+
+    def _ask(self) -> dict[int, roll_call.Address]:
+        """Ask the other ranks, and return the desks of those that can be asked."""
+        directory, me = self.desk.directory, self.rank
+        desks = {r: directory[w] for r, w in enumerate(self.world_ranks) if r != me and w in directory}
+        self.answers = roll_call.ask(desks, self.id, None if self.id else self.birth)
+        return desks
+
+    def last_calls(self, *, again: bool = True) -> dict[int, list[CallRecord]]:
+        """Return the last calls of the other ranks that answer, asked now or, not `again`, before."""
+        if again:
+            self._ask()
+        now = time.monotonic()
+        return {rank: answer.records(now) for rank, answer in self.answers.items()}
 
     @staticmethod
     def _is_absent(late: roll_call.Answer, limit: float) -> bool:
