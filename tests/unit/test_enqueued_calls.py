@@ -6,7 +6,9 @@
 import ctypes
 import gc
 import struct
+import sys
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.errors import StalledError
+from mpicoll.recorder import trace
 from mpicoll.runtime.arguments import arrays
 from unit.recorded_cuda import CALLER, OTHER, bound_for, comm, late, made, mapped, peers, peers_of, x, y
 
@@ -244,3 +247,43 @@ def test_a_call_is_aimed_at_its_own_arrays_whatever_another_thread_begins(made, 
     for k in range(1, 4):
         comm.Iallreduce(memory[:4], memory[10 + k : 14 + k]).Wait()
     assert launched == [memory.ctypes.data + 8 * (10 + k) for k in range(4)]
+
+
+def test_calls_on_the_path_mapped_are_enqueued_for_their_history(made, comm, x, y):
+    """The host knows no more of them; an NVTX range is around each launch while there is a trace."""
+    for _ in range(3):
+        comm.Allreduce(x, y)
+        comm.Iallreduce(x, y).Wait()
+    request = comm.Allreduce_init(x, y)
+    for _ in range(2):
+        request.Start()
+        request.Wait()
+    states = [(one.name, one.state) for one in comm.history()[-9:]]
+    once = [("Allreduce", "enqueued"), ("Iallreduce", "enqueued")]
+    start = ("Allreduce.Start", "enqueued")
+    assert states == [*(once * 3), ("Allreduce_init", "planned"), start, start]
+    assert {one.path for one in comm.history()[-9:]} == {"mapped"}
+    request.Free()
+
+
+def test_a_range_is_around_each_launch_while_there_is_a_trace(made, comm, x, y, monkeypatch, tmp_path):
+    ranges = SimpleNamespace(RangePush=lambda title: made.log.append(title), RangePop=lambda: made.log.append("end"))
+    monkeypatch.setattr(sys.modules["cupy"].cuda, "nvtx", ranges, raising=False)
+    monkeypatch.setattr(trace, "_traces", {})
+    monkeypatch.setattr(trace.atexit, "register", lambda _: None)
+    for _ in range(3):
+        comm.Iallreduce(x, y).Wait()
+    number = comm._get_context().calls
+    with mpicoll.override(trace=tmp_path / "run.json"):
+        for form in (comm.Allreduce, comm.Iallreduce):
+            requests = []
+            for _ in range(2):
+                made.taken()
+                requests.append(form(x, y))
+                number += 1
+            log, plan = made.taken(), comm.history(1)[0].plan
+            assert log[0] == f"mpicoll.allreduce #{number} {plan} {x.nbytes}", log
+            assert log[-1] == "end"
+            assert any(kind[0] in ("launch", "graph") for kind in log if isinstance(kind, tuple)), log
+            for request in filter(None, requests):
+                request.Wait()
