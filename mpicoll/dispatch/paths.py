@@ -32,6 +32,7 @@ class PathRow:
     model: CostModel
     smallest_segment: int = 0
     wave: int = 1 << 62
+    by_host: bool = False
     enqueues: bool = False
 
     @property
@@ -94,6 +95,7 @@ PATHS: dict[str, PathRow] = {
                 source="host messages, copies over PCIe; of a call as in 152 times on 4 H100, to 64 KiB, 2026-11-28",
             ),
             smallest_segment=64 << 10,
+            by_host=True,
         ),
     )
 }

@@ -10,6 +10,7 @@ from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.cuda.streams import CAPTURED, is_captured
 from mpicoll.runtime.paths import offer
+from mpicoll.runtime.paths.table import serving
 from mpicoll.runtime.point_to_point.parcel import is_on_device
 from mpicoll.runtime.progress.exchange import Routine, exchanged
 
@@ -54,10 +55,7 @@ def _connecting(context: Context, device: int) -> Routine[None]:
 
         device = int(cupy.cuda.runtime.getDevice())
     yield from offer.connecting(context, device)
-    inboxes = context.attached.get("mapped", "the path mapped is not wanted")
-    if isinstance(inboxes, str):
-        context.attached[CHANNELS] = inboxes
-        return
-    from mpicoll.runtime.paths.mapped.exchange import connect_channels
-
-    context.attached[CHANNELS] = yield from connect_channels(context, inboxes)
+    for way in serving("device"):
+        found = yield from way.channels(context)
+        if not (isinstance(found, str) and CHANNELS in context.attached):  # the first path's reason
+            context.attached[CHANNELS] = found

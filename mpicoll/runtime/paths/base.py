@@ -75,6 +75,11 @@ class Path:
         """
         yield from ()
 
+    def channels(self, context: Context) -> Routine[Any]:
+        """Return what carries messages of groups; in words why there is nothing. A routine of all ranks."""
+        yield from ()
+        return "no path carries messages"
+
     def home(self, context: Context) -> int:
         """Return the device on which a call's arrays must be, -1 for any."""
         return -1

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.dispatch.paths import wanted
+from mpicoll.dispatch.paths import PATHS, wanted
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.arrays import Flat, device_of, empty_on, pointer_of
 from mpicoll.runtime.arguments.reader import Reader
@@ -52,7 +52,8 @@ def takes_device_memory(comm: Any) -> bool:
     """Tell whether the MPI library may be given addresses of device memory, and is meant to."""
     context = comm._context
     known = context.cuda_aware if context is not None and context.ready else cuda_aware.decide()
-    return known.aware and wanted() != "staged"
+    path = wanted()
+    return known.aware and not (path is not None and PATHS[path].by_host)
 
 
 class Plain:

@@ -18,6 +18,7 @@ from mpicoll.runtime.cuda.streams import is_captured
 from mpicoll.runtime.paths.base import Path
 from mpicoll.runtime.paths.mapped import watchdog
 from mpicoll.runtime.paths.mapped.enqueued import EnqueuedCall
+from mpicoll.runtime.paths.mapped.exchange import connect_channels
 from mpicoll.runtime.paths.mapped.inbox_layout import least_bytes
 from mpicoll.runtime.paths.mapped.inboxes import Peers, connect
 from mpicoll.runtime.paths.mapped.kernel import is_in_place, kernel_of, packed_argument, piece_for, wants_more
@@ -88,6 +89,11 @@ class MappedPath(Path):
             most, shared = settings.mapped_bytes, bool(settings.mapped_shared)
             peers.larger = yield from connect(context.comm, peers.device, most, shared, peers)
             context.cache.drop_programs(lambda plan: plan.path == self.name and wants_more(plan, peers))
+
+    def channels(self, context: Context) -> Routine[Any]:
+        """Map memory for the messages of groups, beside the inboxes."""
+        inboxes = context.attached.get(self.name, f"path={settings.path!r} is set")
+        return inboxes if isinstance(inboxes, str) else (yield from connect_channels(context, inboxes))
 
     def home(self, context: Context) -> int:
         """Return the device of the inboxes, -1 if there are none."""
