@@ -17,9 +17,9 @@ from mpicoll.runtime.paths import table
 from mpicoll.runtime.progress import turns
 
 #: modules that import CuPy
-MODULES = [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch", "migrate", "batch")]
+MODULES = [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch", "migrate", "table", "batch")]
 MODULES += [f"mpicoll.runtime.paths.{name}" for name in ("staged", "direct")]
-MAPPED = "path", "kernel", "order", "launch", "inboxes", "nvlink", "enqueued", "watchdog", "residents"
+MAPPED = "path", "kernel", "order", "launch", "inboxes", "nvlink", "enqueued", "watchdog", "residents", "items"
 MODULES += [f"mpicoll.runtime.paths.mapped.{name}" for name in MAPPED]
 #: the caller's streams
 CALLER, OTHER = 1, 2
