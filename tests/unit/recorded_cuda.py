@@ -13,6 +13,7 @@ import mpicoll
 from mpicoll.runtime.arguments import arrays
 from mpicoll.runtime.call import conductor, decision, execute, flight, planning, starting
 from mpicoll.runtime.cuda import kernels, streams
+from mpicoll.runtime.groups import fused
 from mpicoll.runtime.paths import table
 from mpicoll.runtime.progress import turns
 
@@ -162,7 +163,7 @@ def made(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
         del sys.modules[name]
     monkeypatch.setattr(table, "path", cache(table.path.__wrapped__))
-    for module in (execute, flight, starting, decision):
+    for module in (execute, flight, starting, decision, fused):
         monkeypatch.setattr(module, "path", table.path)
     monkeypatch.setattr(streams, "_no_device", None)
     monkeypatch.setattr(arrays, "device_of", lambda array: 0)

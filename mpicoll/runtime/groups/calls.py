@@ -233,7 +233,7 @@ def _part(
     where = homes[0].device, None if homes[0].moved else call[3]
     with on(*where) as address:
         key = *kind, address, settled, tuple(map(_memory_of, homes))
-        fused = grouped.kept(key, lambda: FusedCalls(plan, homes, context, address, key))
+        fused = grouped.kept(key, lambda: FusedCalls(plan, homes, context, address))
         before, after = _around(homes)
         if (before or after) and is_captured(address):
             offer.refuse_copies(first)
@@ -242,7 +242,8 @@ def _part(
 
 def _around(calls: list[Operands]) -> tuple[list[Callable[[], None]], list[Callable[[], None]]]:
     """Return what is to be done before calls, and after them."""
-    return [act for one in calls for act in one.before], [act for one in calls for act in one.after]
+    some = [one for one in calls if one.nbytes]
+    return [act for one in some for act in one.before], [act for one in some for act in one.after]
 
 
 def _memory_of(one: Operands) -> tuple[Any, ...]:

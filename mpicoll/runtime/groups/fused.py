@@ -6,7 +6,7 @@ size, and by settings; where a rank's arrays are does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,7 +60,7 @@ def places_of(calls: Sequence[Operands]) -> np.ndarray:
 class FusedCalls:
     """Calls of one method, operator, root and dtype, on arrays of certain sizes, as one program of a path."""
 
-    def __init__(self, plan: Plan, calls: Sequence[Operands], context: Context, stream: int, key: Hashable) -> None:
+    def __init__(self, plan: Plan, calls: Sequence[Operands], context: Context, stream: int) -> None:
         """Hold what is the same wherever the arrays are.
 
         Args:
@@ -68,9 +68,9 @@ class FusedCalls:
             calls: alike in all but sizes.
             context: the communicator's.
             stream: address of the current stream, on which they are.
-            key: all that they have in common.
         """
-        self._plan, self._context, self._stream, self._key = plan, context, stream, ("fused", key)
+        self._plan, self._context, self._stream = plan, context, stream
+        self._key = "fused", object()  # of no other call
         self._calls = [_without_memory(one) for one in calls]
         self._device = self._calls[0].device
         self._owner, self._items = current_stream(self._device), None
