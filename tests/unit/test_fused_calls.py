@@ -95,6 +95,7 @@ def test_the_same_arrays_are_not_looked_at_again(made, comm, tables):
     xs, ys = arrays()
     for _ in range(4):
         comm.Allreduce(xs, ys)
+        comm.Allreduce([x[:] for x in xs], [y[:] for y in ys])
     assert len(tables) == 1
 
 
@@ -117,6 +118,19 @@ def test_each_stream_has_a_table_of_its_own(made, comm, tables):
     assert [one[2] for one in made.taken() if one[0] in ("launch", "copy")] == [CALLER, CALLER, OTHER, OTHER]
 
 
+def test_all_give_credit(made, comm, monkeypatch):
+    """In a ring of equal blocks each rank hears of the others in each wave, but blocks of an item may have no tile."""
+    from mpicoll.runtime.paths.mapped import kernel
+
+    sources, write = [], kernel.kernel_source
+    monkeypatch.setattr(kernel, "kernel_source", lambda *given: sources.append(write(*given)) or sources[-1])
+    xs, ys = arrays()
+    comm.Allreduce(xs, ys, algorithm="ring")
+    comm.Allreduce(xs[0], ys[0], algorithm="ring")
+    assert ["give_credit(a.credit_out" in source for source in sources] == [True, False]
+    assert ["#define ITEMS\n" in source for source in sources] == [True, False]
+
+
 def test_what_was_captured_keeps_its_table(made, comm, tables):
     """Arrays that were there before the capture are captured as one kernel, without a copy."""
     first, second, third = arrays(), arrays(), arrays()
@@ -126,6 +140,10 @@ def test_what_was_captured_keeps_its_table(made, comm, tables):
     made.capturing.add(CALLER)
     comm.Allreduce(*first)
     assert [one[0] for one in made.taken() if one[0] != "record"] == ["captured"]
+    made.capturing.discard(CALLER)
+    comm.Allreduce(*third)
+    made.capturing.add(CALLER)
+    made.taken()
     comm.Allreduce(*second)
     assert [one[0] for one in made.taken() if one[0] != "record"] == ["copy", "captured"]
     captured = tables[0], tables[-1]
@@ -181,6 +199,14 @@ def test_an_input_that_would_be_written_over_too_early_is_copied(made, grouping,
             grouping.Allreduce(IN_PLACE, ys[1])
             grouping.Allreduce(IN_PLACE, ys[2])
         assert kernels_in(made.taken()) == ["copies", "collective"]
+        batch, table = tables[-2:] if not turn else tables[:0:-1][:2]
+        mine = addresses(ys, ys)
+        rows = read(table, 3)
+        assert rows[0] == addresses(xs, ys)[0]
+        copies = read(batch, 2)
+        for row, copy, (y, _) in zip(rows[1:], copies, mine[1:], strict=True):
+            (own,) = set(row) - {y}
+            assert copy == sorted((own, y))
         xs, ys = (xs, ys) if turn else arrays((300, 8, 40))
     with mpicoll.group(grouping):
         for y in ys:
