@@ -150,7 +150,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI
     def _run_in_turn(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> None:
         """Do a blocking call: the one way to the executor; arguments as in `Call`."""
         context = self._get_context()
-        if run_lists((method, arguments, algorithm, stream), context, self._run_any):
+        if run_lists((method, arguments, algorithm, stream), context, self):
             return
         context.take_turn()
         try:

@@ -73,7 +73,7 @@ class group:  # noqa: N801  # used as a function, as `with` statements are
         if not is_connected(context):
             connect(context, [*chain.from_iterable(call[1] for call in calls), *(message[1] for message in messages)])
         if calls:
-            run_calls(calls, context, comm._run_any)
+            run_calls(calls, context, comm)
         if messages:
             run_messages(messages, context, comm)
 

@@ -58,8 +58,8 @@ def test_the_protocol_is_the_one_that_is_tested(kinds, monkeypatch, memory, kind
     from mpicoll.runtime.paths.mapped import kernel
 
     comm, taken = kinds.comm(kind, monkeypatch), []
-    choose = kernel._protocol
-    monkeypatch.setattr(kernel, "_protocol", lambda *given: taken.append(choose(*given)) or taken[-1])
+    choose = kernel.protocol_for
+    monkeypatch.setattr(kernel, "protocol_for", lambda *given: taken.append(choose(*given)) or taken[-1])
     comm.Allreduce(memory.xp.ones(1234), memory.xp.zeros(1234), algorithm="ring@mapped")
     (protocol, slots), peers = taken[0], comm._get_context().attached["mapped"]
     assert protocol.name == (kind.split()[-1] if peers.linked else "slices")

@@ -8,6 +8,8 @@ import mpicoll
 from mpi.busy import spin
 from mpi.device_arrays import allocating
 from mpi.mapped_comms import connected
+from mpi.test_groups import buffers
+from mpicoll.runtime.groups.packed import PACKABLE
 
 pytestmark = [pytest.mark.gpu, pytest.mark.mpi(min_size=2)]
 
@@ -16,6 +18,8 @@ RANK = MPI.COMM_WORLD.Get_rank()
 RIGHT, LEFT = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 #: elements of a message
 COUNTS = (0, 1, 111, 5000, 1_000_003)
+#: elements of a block of each call of a group
+MANY = (3, 0, 1000, 17, 1, 6000)
 
 
 @pytest.fixture(params=["direct", "staged"])
@@ -210,3 +214,102 @@ def test_many_small_calls_in_a_group(path):
             comm.Allreduce(MPI.IN_PLACE, ys, MPI.MAX)
             assert all((y == sum(range(SIZE)) + SIZE * (turn + k)).all() for k, y in enumerate(ys))
         comm.Free()
+
+
+def device_buffers(xp, method, number, count, in_place):
+    """The arguments of a call on device arrays, and the array in which its result will be."""
+    arguments, result = buffers(method, number, count, in_place)
+    arrays = {id(one): xp.asarray(one) for one in (*arguments, result) if isinstance(one, np.ndarray)}
+    return tuple(arrays.get(id(one), one) for one in arguments), arrays[id(result)]
+
+
+def in_manner(manner, number):
+    """Whether a call of a group is in place."""
+    return manner == "in place" or (manner == "some in place" and number % 2 == RANK % 2)
+
+
+def device_calls(xp, method, manner, turn):
+    """Calls of a group; other numbers each turn."""
+    return [
+        device_buffers(xp, method, number + 10 * turn, count, in_manner(manner, number))
+        for number, count in enumerate(MANY)
+    ]
+
+
+def grouped(comm, method, calls):
+    with mpicoll.group(comm):
+        for arguments, _ in calls:
+            getattr(comm, method)(*arguments)
+
+
+def single(comm, method, calls):
+    for arguments, _ in calls:
+        getattr(comm, method)(*arguments)
+
+
+def same(calls, others):
+    """Whether all results are equal."""
+    return all((one == other).all() for (_, one), (_, other) in zip(calls, others, strict=True))
+
+
+@pytest.mark.parametrize("manner", ["apart", "in place", "some in place"])
+@pytest.mark.parametrize("method", PACKABLE)
+def test_groups_of_every_method_are_as_single_calls(mapped, method, manner):
+    """With other arrays each time, and the same ones again; a rank may do in place what another one does not."""
+    import cupy as xp
+
+    for turn in range(4):
+        for again in range(2):
+            made, alone = (device_calls(xp, method, manner, turn) for _ in range(2))
+            spin(300_000)
+            single(mapped, method, alone)
+            grouped(mapped, method, made)
+            assert same(made, alone), (turn, again)
+    if manner == "apart":
+        for _ in range(3):
+            grouped(mapped, method, made)
+            assert same(made, alone)
+
+
+@pytest.mark.parametrize("manner", ["apart", "in place", "some in place"])
+@pytest.mark.parametrize("method", PACKABLE)
+def test_groups_of_every_method_are_captured_and_replayed(mapped, method, manner):
+    """Between replays other groups of the same sizes have other arrays; what was captured keeps its own."""
+    import cupy as xp
+
+    made, first = (device_calls(xp, method, manner, 0) for _ in range(2))
+    grouped(mapped, method, first)
+    stream = xp.cuda.Stream(non_blocking=True)
+    with stream:
+        grouped(mapped, method, device_calls(xp, method, manner, 1))
+        stream.begin_capture()
+        try:
+            grouped(mapped, method, made)
+        finally:
+            graph = stream.end_capture()
+        for turn in range(2, 8):
+            alone, others = (device_calls(xp, method, manner, turn) for _ in range(2))
+            for (ours, _), (theirs, _) in zip(made, alone, strict=True):
+                for one, other in zip(ours, theirs, strict=True):
+                    if isinstance(one, xp.ndarray):
+                        one[...] = other
+            single(mapped, method, alone)
+            graph.launch(stream)
+            assert same(made, alone), turn
+            grouped(mapped, method, others)
+            assert same(others, alone), turn
+
+
+def test_long_groups_of_calls(mapped):
+    """More tiles than slots, in several waves; the larger inboxes are mapped on the way."""
+    import cupy as xp
+
+    for turn in range(3):
+        xs = [xp.full(count, 1.0 + RANK + k + turn) for k, count in enumerate((120_000, 5, 90_001, 0, 77_777) * 6)]
+        ys = [xp.full_like(x, -1) for x in xs]
+        for algorithm in ("one_shot", "two_shot", "ring", None):
+            mapped.Allreduce(xs, ys, algorithm=algorithm)
+            wanted = [SIZE * (1 + k + turn) + sum(range(SIZE)) for k in range(len(xs))]
+            assert all((y == value).all() for y, value in zip(ys, wanted, strict=True)), (turn, algorithm)
+            for y in ys:
+                y.fill(-1)

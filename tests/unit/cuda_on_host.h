@@ -17,6 +17,7 @@
 struct uint4 { unsigned x, y, z, w; };
 static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return uint4{x, y, z, w}; }
 static inline double __longlong_as_double(long long x) { double y; std::memcpy(&y, &x, sizeof y); return y; }
+template <typename T> static inline T __ldg(const T* at) { return *at; }
 struct Index { unsigned x; };
 static thread_local Index threadIdx, blockIdx;
 static Index blockDim, gridDim;

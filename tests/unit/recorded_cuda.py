@@ -13,13 +13,14 @@ import mpicoll
 from mpicoll.runtime.arguments import arrays
 from mpicoll.runtime.call import conductor, decision, execute, flight, planning, starting
 from mpicoll.runtime.cuda import kernels, streams
+from mpicoll.runtime.groups import fused
 from mpicoll.runtime.paths import table
 from mpicoll.runtime.progress import turns
 
 #: modules that import CuPy
-MODULES = [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch", "migrate", "batch")]
+MODULES = [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch", "migrate", "table", "batch")]
 MODULES += [f"mpicoll.runtime.paths.{name}" for name in ("staged", "direct")]
-MAPPED = "path", "kernel", "order", "launch", "inboxes", "nvlink", "enqueued", "watchdog", "residents"
+MAPPED = "path", "kernel", "order", "launch", "inboxes", "nvlink", "enqueued", "watchdog", "residents", "items"
 MODULES += [f"mpicoll.runtime.paths.mapped.{name}" for name in MAPPED]
 #: the caller's streams
 CALLER, OTHER = 1, 2
@@ -162,7 +163,7 @@ def made(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
         del sys.modules[name]
     monkeypatch.setattr(table, "path", cache(table.path.__wrapped__))
-    for module in (execute, flight, starting, decision):
+    for module in (execute, flight, starting, decision, fused):
         monkeypatch.setattr(module, "path", table.path)
     monkeypatch.setattr(streams, "_no_device", None)
     monkeypatch.setattr(arrays, "device_of", lambda array: 0)

@@ -42,9 +42,9 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 @pytest.fixture(scope="module")
 def mapped():
     """The module that packs a kernel's argument; it names CuPy, but needs nothing of it for that."""
-    parts = "path", "kernel", "inboxes", "nvlink", "order", "launch", "enqueued", "watchdog", "residents"
+    parts = "path", "kernel", "inboxes", "nvlink", "order", "launch", "enqueued", "watchdog", "residents", "items"
     names = [f"mpicoll.runtime.paths.mapped.{name}" for name in parts]
-    names += [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch")]
+    names += [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch", "table", "batch")]
     before = {name: sys.modules.pop(name, None) for name in ("cupy", *names)}
     sys.modules["cupy"] = MagicMock()
     try:
@@ -129,10 +129,10 @@ class Ranks:
         memory = [base[buffer] + 4 * starts[number] for buffer, number in memory_cells(program)]
         lengths = [nbytes(cell) for cell in program.cells]
         tiles = -(-max(lengths) // self.protocol.tile)
-        addresses = self.mapped._addresses(self.peers[rank], self.protocol)
-        numbers = self.mapped._numbers(self.peers[rank], self.protocol, tiles, self.slots)
+        addresses = self.mapped.addresses_of(self.peers[rank], self.protocol)
+        numbers = self.mapped.numbers_of(self.peers[rank], self.protocol, tiles, self.slots)
         packed = self.mapped.packed_argument(memory, self.mapped._rest(lengths, addresses, numbers))
-        grid = self.mapped._grid(tiles, self.slots, self.protocol, self.most[rank])
+        grid = self.mapped.grid_for(tiles, self.slots, self.protocol, self.most[rank])
         assert self.libraries[rank].run_grid(ctypes.byref(packed), *grid) == 0
 
 

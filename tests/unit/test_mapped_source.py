@@ -92,12 +92,12 @@ def lowered(name, size, early=True, aliased=False):
     return programs_of(card.schedules(size), ranks, early=early)
 
 
-def source_of(name, protocol, size=4, rank=0, op="SUM", dtype="float32", slots=0):
+def source_of(name, protocol, size=4, rank=0, op="SUM", dtype="float32", slots=0, items=False):
     card = registry.get(*name.split("."))
     operator = OPERATORS[op] if card.row.reducing else None
     program = lowered(name, size, protocol == "lines")[rank]
     how = PROTOCOLS[protocol]
-    return kernel_source(program, how, slots or how.slots, rank, size, operator, kind(dtype))
+    return kernel_source(program, how, slots or how.slots, rank, size, operator, kind(dtype), items)
 
 
 def kind(dtype):
@@ -156,6 +156,16 @@ def test_values_stay_in_registers(compiler, mapped, name, protocol, size):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("name", CHOSEN)
+def test_every_kernel_of_many_calls_compiles(compiler, mapped, name, protocol):
+    """What a lane holds of a tile stays in registers, as in the kernel of one call."""
+    log = compiles(source_of(name, protocol, 4, rank=3, slots=200, items=True), 90)
+    (spilled,) = re.findall(r"properties for collective\s.*?(\d+) bytes spill stores", log, re.DOTALL)
+    assert int(spilled) <= 64
+
+
+@pytest.mark.slow
 def test_a_program_without_elements_compiles(compiler):
     """One rank alone has nothing to do."""
     for name, size, rank in (("bcast.linear", 1, 0), ("exscan.linear", 1, 0)):
@@ -167,6 +177,8 @@ def fields(source):
     numbers = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)$", source, re.MULTILINE)}
     (body,) = re.findall(r"struct Args \{(.*?)\};", source, re.DOTALL)
     body = re.sub(r"//.*", "", body)
+    chosen = r"\1" if "#define ITEMS\n" in source else r"\2"
+    body = re.sub(r"#ifdef ITEMS\n(.*?)#else\n(.*?)#endif", chosen, body, flags=re.DOTALL)
     total, names = 0, []
     for declaration in filter(None, map(str.strip, body.split(";"))):
         for name, length in re.findall(r"(\w+)(?:\[(\w+)\])?(?:,|$)", re.sub(r"^(u64|long long) ", "", declaration)):
@@ -200,10 +212,10 @@ def test_as_much_is_packed_as_is_read(mapped, name, size, protocol):
     source, program = source_of(name, protocol, size, rank=1), lowered(name, size, protocol == "lines")[1]
     wanted, names = fields(source)
     there, how = peers(mapped, size), PROTOCOLS[protocol]
-    numbers = mapped._numbers(there, how, 11, 5)
+    numbers = mapped.numbers_of(there, how, 11, 5)
     memory = [1000 + k for k in range(len(memory_cells(program)))]
     counts = [2000 + k for k in range(len(program.cells))]
-    packed = mapped.packed_argument(memory, mapped._rest(counts, mapped._addresses(there, how), numbers))
+    packed = mapped.packed_argument(memory, mapped._rest(counts, mapped.addresses_of(there, how), numbers))
     found = np.frombuffer(packed, "u8", wanted)
     assert len(packed) - 1 == 8 * wanted
     assert found[: len(memory) + len(counts)].tolist() == memory + counts
@@ -216,8 +228,8 @@ def test_as_much_is_packed_as_is_read(mapped, name, size, protocol):
 def test_a_program_without_cells_is_packed_as_it_is_read(mapped):
     wanted, _ = fields(source_of("bcast.linear", "lines", 1))
     there = peers(mapped, 1, rank=0)
-    numbers = mapped._numbers(there, LINES, 0, 1)
-    packed = mapped.packed_argument([], mapped._rest([], mapped._addresses(there, LINES), numbers))
+    numbers = mapped.numbers_of(there, LINES, 0, 1)
+    packed = mapped.packed_argument([], mapped._rest([], mapped.addresses_of(there, LINES), numbers))
     assert len(packed) - 1 == 8 * max(wanted, 2)
 
 
@@ -228,7 +240,7 @@ def test_what_ranks_write_and_where_others_look_is_the_same(mapped, size, protoc
     how, found = PROTOCOLS[protocol], {}
     for rank in range(size):
         there = peers(mapped, size, rank=rank)
-        groups = iter(np.reshape(mapped._addresses(there, how), (4, 2, size)).tolist())
+        groups = iter(np.reshape(mapped.addresses_of(there, how), (4, 2, size)).tolist())
         found[rank] = dict(zip(("box", "flag", "token", "credit"), groups, strict=True))
     lengths = {"box": there.layout.inbox_bytes(protocol), "flag": 8 * mapped.SLOTS * 32, "token": 4}
     lengths["credit"] = 8 * mapped.SLOTS
@@ -255,7 +267,7 @@ def protocol_of(mapped, card, size, nbytes, linked=True):
     plan = mock.Mock(algorithm=card.name)
     plan.key.facts = mock.Mock(collective=card.collective, nbytes=1 << 26, size=size)
     surroundings = mock.Mock(layout=peers(mapped, size, nbytes).layout, linked=linked)
-    return mapped._protocol(plan, tuple(card.schedules(size)), surroundings)
+    return mapped.protocol_for(plan, tuple(card.schedules(size)), surroundings)
 
 
 @pytest.mark.parametrize("nbytes", [16 << 20, 128 << 20])

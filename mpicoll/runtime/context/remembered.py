@@ -43,7 +43,7 @@ class Decided:
     @staticmethod
     def of(operands: Operands, plan: Plan, addresses: tuple[int, ...], can_be_aimed: bool) -> Decided:
         """Return what holds for all calls of one signature, from one whose arrays are at these addresses."""
-        source, target = _extent(operands.input), _extent(operands.output)
+        source, target = extent_of(operands.input), extent_of(operands.output)
         places = _place(source, addresses), _place(target, addresses)
         if operands.output is operands.input:
             target = source
@@ -65,7 +65,7 @@ class Decided:
         return Remembered(known.over(one, other), self.plan)
 
 
-def _extent(flat: Flat | None) -> Flat | None:
+def extent_of(flat: Flat | None) -> Flat | None:
     """Return a flat array without its memory, which it then does not keep alive."""
     return flat and Flat(Extent(flat.array.dtype, flat.size), flat.pointer, flat.device)
 

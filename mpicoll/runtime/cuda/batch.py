@@ -6,17 +6,11 @@ import ctypes
 import struct
 from collections.abc import Sequence
 
-import cupy
-import numpy as np
-
-from mpicoll.runtime.arguments.arrays import empty_on, pointer_of
 from mpicoll.runtime.cuda import kernels
 from mpicoll.runtime.cuda.launch import launcher
-from mpicoll.runtime.cuda.streams import Pointer, on_stream
-from mpicoll.runtime.cuda.work import ANY_WAY
+from mpicoll.runtime.cuda.table import DeviceTable
 from mpicoll.runtime.program.local_work import Action, Copy
 
-_runtime = cupy.cuda.runtime
 #: bytes that a block of threads moves at a time: four times 16 for each thread
 CHUNK = 4 * 16 * kernels.THREADS
 
@@ -88,13 +82,7 @@ class Batch:
         self._chunks = len(chunks)
         places, rest = self._places(), struct.pack(f"={len(lengths)}Q", *lengths)
         rest += b"".join(struct.pack("=2I", *chunk) for chunk in chunks)
-        nbytes = max(len(places) + len(rest), 1)
-        with on_stream(device, Pointer(stream)):
-            self._table = empty_on(device, nbytes, np.dtype("u1"))
-            self._pinned = cupy.cuda.alloc_pinned_memory(nbytes)
-            self._uploaded = cupy.cuda.Event(disable_timing=True)
-        self._view = memoryview(self._pinned)[:nbytes].cast("B")
-        self._upload(places + rest, stream)
+        self._table = DeviceTable(device, places + rest, stream)
 
     def aim(self, copies: Sequence[Copy], stream: int) -> None:
         """Take other addresses for the same numbers of bytes, on a stream that is not captured.
@@ -110,8 +98,7 @@ class Batch:
         if [copy[2] for copy in copies] != [copy[2] for copy in self._copies]:
             raise ValueError("a batch is aimed at copies of other lengths")
         self._copies = copies
-        _runtime.eventSynchronize(self._uploaded.ptr)  # the last upload has left the pinned memory
-        self._upload(self._places(), stream)
+        self._table.write(self._places(), stream)
 
     def action(self, stream: int) -> Action:
         """Return an action that launches the kernel on a stream."""
@@ -119,16 +106,10 @@ class Batch:
             return lambda: None
         source = f"#define CHUNK {CHUNK}\n#define THREADS {kernels.THREADS}\n{SOURCE}"
         function, module = kernels.compiled(source, "copies", self.device)
-        packed = (ctypes.c_uint64 * 3)(pointer_of(self._table), len(self._copies), self._chunks)
+        packed = (ctypes.c_uint64 * 3)(self._table.address, len(self._copies), self._chunks)
         grid = min(self._chunks, kernels.MOST_BLOCKS), kernels.THREADS
         return launcher(function, packed, grid, stream, self.device, (self, module))
 
     def _places(self) -> bytes:
         """Return the table's first part: the addresses of each copy's target and source."""
         return b"".join(struct.pack("=2Q", target, source) for target, source, _ in self._copies)
-
-    def _upload(self, begin: bytes, stream: int) -> None:
-        """Write the table's first bytes, on a stream."""
-        self._view[: len(begin)] = begin
-        _runtime.memcpyAsync(pointer_of(self._table), int(self._pinned.ptr), len(begin), ANY_WAY, stream)
-        _runtime.eventRecord(self._uploaded.ptr, stream)

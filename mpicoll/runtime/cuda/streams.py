@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -176,3 +176,11 @@ def new_stream(device: int) -> Any:
 
     with cupy.cuda.Device(device):
         return cupy.cuda.Stream(non_blocking=True)
+
+
+def mark(stream: int) -> Callable[[], bool]:
+    """Mark the end of what is on a stream; return what tells whether it is reached."""
+    cuda = sys.modules["cupy"].cuda
+    event = cuda.Event(disable_timing=True)
+    cuda.runtime.eventRecord(event.ptr, stream)
+    return lambda: bool(cuda.runtime.eventQuery(event.ptr) == 0)

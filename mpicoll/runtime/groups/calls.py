@@ -10,21 +10,28 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from mpicoll.algorithms import registry
 from mpicoll.runtime.arguments.bufspec import is_in_place
 from mpicoll.runtime.arguments.methods import read_call
 from mpicoll.runtime.arguments.operands import Operands, check_options
+from mpicoll.runtime.call.decision import at_home
 from mpicoll.runtime.context.context import Context
-from mpicoll.runtime.cuda.streams import current_address, given, on
+from mpicoll.runtime.cuda.streams import current_address, given, is_captured, on
+from mpicoll.runtime.groups.fused import FusedCalls, places_of, plan_of
 from mpicoll.runtime.groups.known import Known
-from mpicoll.runtime.groups.packed import MOST, PACKABLE, Copies, PackedCalls, can_be_packed
+from mpicoll.runtime.groups.packed import MOST, PACKABLE, PackedCalls, can_be_packed
+from mpicoll.runtime.paths import offer
+from mpicoll.runtime.progress import faults
+from mpicoll.settings import settings
 
 #: method, arguments, algorithm, stream
 GroupedCall = tuple[str, tuple[Any, ...], Any, Any]
+T = TypeVar("T")
 #: makes one call
 Run = Callable[[str, tuple[Any, ...], Any, Any], None]
-#: packed calls that a communicator remembers
+#: packed or fused calls that a communicator remembers
 MOST_REMEMBERED = 64
 
 
@@ -34,17 +41,19 @@ class Part:
 
     Attributes:
         first: number of the call, or of the first of those.
-        packed: makes them as one; None for one call.
-        copies: to and from its packed arrays.
+        joined: makes them as one; None for one call.
+        places: where their arrays are, in the words of `joined`.
         before: functions that fill contiguous copies of strided arrays.
         after: functions that write these back.
+        where: device and stream on which these work.
     """
 
     first: int
-    packed: PackedCalls | None = None
-    copies: Copies = ((), ())
+    joined: PackedCalls | FusedCalls | None = None
+    places: Any = None
     before: list[Callable[[], None]] = field(default_factory=list)
     after: list[Callable[[], None]] = field(default_factory=list)
+    where: tuple[int, Any] = -1, None
 
     def run(self, calls: Callable[[], list[GroupedCall]], run: Run) -> None:
         """Make it.
@@ -53,52 +62,65 @@ class Part:
             calls: returns the group's calls.
             run: makes one call.
         """
-        if self.packed is None:
+        if self.joined is None:
             run(*calls()[self.first])
             return
-        for act in self.before:
-            act()
-        self.packed.run(self.copies, run)
-        for act in self.after:
-            act()
+        if not (self.before or self.after):
+            self.joined.run(self.places, run)
+            return
+        with on(*self.where):
+            for act in self.before:
+                act()
+            self.joined.run(self.places, run)
+            for act in self.after:
+                act()
 
 
 class Grouped:
-    """The packed calls of a communicator by signature, and its groups by the identity of their arrays."""
+    """The packed and fused calls of a communicator by signature, and its groups by the identity of their arrays."""
 
     def __init__(self) -> None:
         """Start empty."""
         self.turn = threading.RLock()
-        self.packed: dict[Hashable, PackedCalls] = {}
+        self.joined: dict[Hashable, Any] = {}
         self.groups: Known[list[Part]] = Known()
 
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return packed or fused calls that are remembered, made now if they are not."""
+        if key not in self.joined:
+            if len(self.joined) >= MOST_REMEMBERED:
+                del self.joined[next(iter(self.joined))]
+            self.joined[key] = make()
+        found: T = self.joined[key]
+        return found
 
-def run_calls(calls: list[GroupedCall], context: Context, run: Run) -> None:
+
+def run_calls(calls: list[GroupedCall], context: Context, comm: Any) -> None:
     """Make calls, those that are alike as one; all ranks make the same calls in the same order.
 
     Args:
         calls: in their order.
         context: the communicator's.
-        run: makes one call.
+        comm: the communicator.
     """
     methods, arguments, algorithms, streams = zip(*calls, strict=True)  # long rows: one for each call takes longer
     identities = tuple([a if type(a) is int else id(a) for one in arguments for a in one])
-    _run_known((methods, identities, algorithms, tuple(map(id, streams))), lambda: calls, context, run)
+    _run_known((methods, identities, algorithms, tuple(map(id, streams))), lambda: calls, context, comm)
 
 
-def run_lists(call: GroupedCall, context: Context, run: Run) -> bool:
+def run_lists(call: GroupedCall, context: Context, comm: Any) -> bool:
     """Make a call for each array as one, where its buffers are lists of arrays; tell whether they are.
 
     Args:
         call: as it was made.
         context: the communicator's.
-        run: makes one call.
+        comm: the communicator.
     """
     method, arguments, algorithm, stream = call
     if method not in PACKABLE or not any(_is_list_of_arrays(one) for one in arguments[: _places(method)]):
         return False
     identities = [tuple(map(id, a)) if type(a) in (list, tuple) else a if type(a) is int else id(a) for a in arguments]
-    _run_known((method, *identities, algorithm, id(stream)), lambda: _each(call), context, run)
+    _run_known((method, *identities, algorithm, id(stream)), lambda: _each(call), context, comm)
     return True
 
 
@@ -118,30 +140,43 @@ def _is_list_of_arrays(buffer: Any) -> bool:
     return type(buffer) in (list, tuple) and len(buffer) > 1 and all(getattr(one, "ndim", 0) for one in buffer[:2])
 
 
-def _run_known(known_by: Hashable, calls: Callable[[], list[GroupedCall]], context: Context, run: Run) -> None:
+def _run_known(known_by: Hashable, calls: Callable[[], list[GroupedCall]], context: Context, comm: Any) -> None:
     """Make the calls of a group, which are read where they are not known.
 
     Args:
         known_by: the identity of all that is in the group.
         calls: returns its calls.
         context: the communicator's.
-        run: makes one call.
+        comm: the communicator.
     """
-    grouped, key = context.kept("groups", Grouped), (current_address(), known_by)
+    settled = settings.version, registry.changes[0], comm._rules  # on which a plan depends
+    grouped, key = context.kept("groups", Grouped), (current_address(), settled, known_by)
     with grouped.turn:
         parts = grouped.groups.find(key, lambda: _buffers(calls()))
         if parts is None:
             read = calls()
-            parts = _parts(read, context, grouped)
+            parts = _parts(read, context, grouped, settled)
             if not any(part.before or part.after for part in parts):  # these hold their arrays
                 rest = [(call[1][_places(call[0]) :], call[3]) for call in read]
                 grouped.groups.note(key, parts, _buffers(read), keep=rest)
-        for part in parts:
-            part.run(calls, run)
+        try:
+            for part in parts:
+                part.run(calls, comm._run_any)
+        except BaseException:
+            if context.broken:  # a kernel may still use the arrays
+                faults.abandoned.append((context, calls()))
+            raise
 
 
-def _parts(calls: list[GroupedCall], context: Context, grouped: Grouped) -> list[Part]:
-    """Return the parts of a group, in the order of their first calls."""
+def _parts(calls: list[GroupedCall], context: Context, grouped: Grouped, settled: tuple[int, int, str]) -> list[Part]:
+    """Return the parts of a group, in the order of their first calls.
+
+    Args:
+        calls: of the group.
+        context: the communicator's.
+        grouped: what it remembers.
+        settled: on which plans depend, the communicator's rules at the end.
+    """
     alike: dict[Hashable, list[tuple[int, Operands]]] = {}
     for number, (method, arguments, algorithm, stream) in enumerate(calls):
         with given(stream):
@@ -149,7 +184,7 @@ def _parts(calls: list[GroupedCall], context: Context, grouped: Grouped) -> list
         check_options(operands, algorithm, stream)
         kind = method, operands.root, id(operands.op), operands.dtype, operands.device, algorithm, id(stream)
         alike.setdefault(kind if can_be_packed(method, operands) else number, []).append((number, operands))
-    return [_part(piece, calls, context, grouped) for same in alike.values() for piece in _pieces(same)]
+    return [_part(piece, calls, context, grouped, settled) for same in alike.values() for piece in _pieces(same)]
 
 
 def _pieces(same: list[tuple[int, Operands]]) -> list[list[tuple[int, Operands]]]:
@@ -165,7 +200,13 @@ def _pieces(same: list[tuple[int, Operands]]) -> list[list[tuple[int, Operands]]
     return pieces
 
 
-def _part(same: list[tuple[int, Operands]], calls: list[GroupedCall], context: Context, grouped: Grouped) -> Part:
+def _part(
+    same: list[tuple[int, Operands]],
+    calls: list[GroupedCall],
+    context: Context,
+    grouped: Grouped,
+    settled: tuple[int, int, str],
+) -> Part:
     """Return calls that are alike as one part.
 
     Args:
@@ -173,22 +214,41 @@ def _part(same: list[tuple[int, Operands]], calls: list[GroupedCall], context: C
         calls: all calls of the group.
         context: the communicator's.
         grouped: what it remembers.
+        settled: as in `_parts`.
     """
     number, first = same[0]
     if len(same) == 1:
         return Part(number)
     call, operands = calls[number], [one for _, one in same]
-    sizes = tuple(one.count for one in operands)
-    with on(first.device, call[3]) as address:
-        key = call[0], first.root, first.op, first.dtype, first.device, call[2], address, sizes
-        packed = grouped.packed.get(key)
-        if packed is None:
-            packed = PackedCalls(call, operands, context.rank, context.size, address)
-            if len(grouped.packed) >= MOST_REMEMBERED:
-                del grouped.packed[next(iter(grouped.packed))]
-            grouped.packed[key] = packed
-    before, after = ([act for one in operands for act in getattr(one, name)] for name in ("before", "after"))
-    return Part(number, packed, packed.copies(operands), before, after)
+    kind: tuple[Any, ...] = call[0], first.root, first.op, first.dtype, first.device, call[2]
+    plan = plan_of(operands, context, call[2], settled[2])
+    if plan is None:
+        with on(first.device, call[3]) as address:
+            sizes = tuple(one.count for one in operands)
+            packed = grouped.kept(
+                (*kind, address, sizes), lambda: PackedCalls(call, operands, context.rank, context.size, address)
+            )
+        return Part(number, packed, packed.copies(operands), *_around(operands), (first.device, call[3]))
+    homes = [at_home(one, context) for one in operands]
+    where = homes[0].device, None if homes[0].moved else call[3]
+    with on(*where) as address:
+        key = *kind, address, settled, tuple(map(_memory_of, homes))
+        fused = grouped.kept(key, lambda: FusedCalls(plan, homes, context, address))
+        before, after = _around(homes)
+        if (before or after) and is_captured(address):
+            offer.refuse_copies(first)
+    return Part(number, fused, places_of(homes), before, after, where)
+
+
+def _around(calls: list[Operands]) -> tuple[list[Callable[[], None]], list[Callable[[], None]]]:
+    """Return what is to be done before calls, and after them."""
+    some = [one for one in calls if one.nbytes]
+    return [act for one in some for act in one.before], [act for one in some for act in one.after]
+
+
+def _memory_of(one: Operands) -> tuple[Any, ...]:
+    """Return all that a fused call depends on of an item's arrays but their addresses."""
+    return one.count, one.in_blocks, one.out_blocks, one.aliased, one.held
 
 
 def _places(method: str) -> int:

@@ -5,7 +5,10 @@ A path is one file or folder here, one row in `paths/table.py`, and one row with
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from mpicoll.dispatch.plan import Plan
 from mpicoll.runtime.arguments.operands import Operands
@@ -24,12 +27,14 @@ class Path:
         captures: calls can be captured into a CUDA graph.
         ordered: all calls of a communicator take their turn in one order, so that none needs a slot of its own.
         mobile: a program without work behind the path's own can be aimed at other arrays before each run.
+        fuses: calls that are alike can be one program, without packed copies of their arrays.
     """
 
     name = ""
     captures = False
     ordered = False
     mobile = False
+    fuses = False
 
     def unoffered(self, context: Context, operands: Operands) -> str:
         """Return why a call cannot take this path, "" if it can; equal on all ranks."""
@@ -104,6 +109,17 @@ class Path:
             stream: address of the stream on which the call works, 0 on the host.
             slot: whose scratch and tags the call uses.
             then: what comes after the path's own work, such as a division.
+        """
+
+    def items(self, plan: Plan, calls: Sequence[Operands], places: np.ndarray, context: Context, stream: int) -> Any:
+        """Return calls that are alike as one program, which can be aimed at other arrays; of a path that fuses.
+
+        Args:
+            plan: what was chosen for all of them together.
+            calls: alike in all but sizes.
+            places: addresses of input and output of each, a row for each.
+            context: the communicator's.
+            stream: address of the current stream, on which it works.
         """
 
     def side(self, context: Context, operands: Operands, slot: Slot) -> Any:

@@ -78,7 +78,7 @@ def kernel_of(plan: Plan, operands: Operands, context: Context, peers: Peers) ->
     """
     shape, limit = Shape.of(operands, context.rank, context.size), settings.timeout
     key = plan, shape, operands.aliased, operands.dtype, id(operands.op), _even(operands), operands.device, limit
-    return _kept(peers.kernels, key, lambda: _made_kernel(plan, operands, shape, peers))
+    return kept(peers.kernels, key, lambda: _made_kernel(plan, operands, shape, peers))
 
 
 def is_in_place(plan: Plan, operands: Operands, context: Context, peers: Peers) -> bool:
@@ -87,14 +87,14 @@ def is_in_place(plan: Plan, operands: Operands, context: Context, peers: Peers) 
     A thread works on the same elements of all blocks.  So an input block and an output block in its place must start
     together, and what is there must be read before it is overwritten.
     """
-    shape, schedules = Shape.of(operands, context.rank, context.size), _all_schedules(plan)
+    shape, schedules = Shape.of(operands, context.rank, context.size), all_schedules(plan)
     protocol, _, _ = _way(plan, schedules, peers)
-    lowered = _lowered(schedules, shape.rank, False, _even(operands), protocol.name == "lines")
+    lowered = lowered_for(schedules, shape.rank, False, _even(operands), protocol.name == "lines")
     layout = Layout(shape, schedules[shape.rank], 1, 1, operands.dtype.itemsize)
     return reads_first(lowered, lambda cell: layout.cell(*cell, 0, STARTS))
 
 
-def _kept(table: dict[Any, Any], key: Any, make: Callable[[], T]) -> T:
+def kept(table: dict[Any, Any], key: Any, make: Callable[[], T]) -> T:
     """Return what is kept under a key, made now if it is not there; a table that is full is begun anew."""
     if key not in table:
         if len(table) >= MOST_KERNELS:
@@ -106,21 +106,21 @@ def _kept(table: dict[Any, Any], key: Any, make: Callable[[], T]) -> T:
 
 def _made_kernel(plan: Plan, operands: Operands, shape: Shape, peers: Peers) -> Kernel:
     """Return a new kernel; arguments as in `kernel_of`."""
-    rank, schedules = shape.rank, _all_schedules(plan)
-    protocol, slots = _protocol(plan, schedules, peers)
-    lowered = _lowered(schedules, rank, operands.aliased, _even(operands), protocol.name == "lines")
+    rank, schedules = shape.rank, all_schedules(plan)
+    protocol, slots = protocol_for(plan, schedules, peers)
+    lowered = lowered_for(schedules, rank, operands.aliased, _even(operands), protocol.name == "lines")
     layout = Layout(shape, schedules[rank], 1, 1, operands.dtype.itemsize)
-    function, module = _function(lowered, protocol, slots, operands, peers)
+    function, module = function_of(lowered, protocol, slots, operands, peers)
     counts = [layout.cell(*cell, 0, STARTS)[1] for cell in lowered.cells]
     memory = [(cell[0], layout.cell(*cell, 0, STARTS)[0]) for cell in memory_cells(lowered)]
     tiles = -(-max(counts, default=0) // protocol.tile)
-    rest = _rest(counts, _addresses(peers, protocol), _numbers(peers, protocol, tiles, slots))
-    grid = _grid(tiles, slots, protocol, residents_of(peers.device).most)
+    rest = _rest(counts, addresses_of(peers, protocol), numbers_of(peers, protocol, tiles, slots))
+    grid = grid_for(tiles, slots, protocol, residents_of(peers.device).most)
     return Kernel(function, module, grid, memory, rest, operands.op)
 
 
-def _function(
-    lowered: Lowered, protocol: Protocol, slots: int, operands: Operands, peers: Peers
+def function_of(
+    lowered: Lowered, protocol: Protocol, slots: int, operands: Operands, peers: Peers, items: bool = False
 ) -> tuple[int, Any]:
     """Return (address of a program's kernel, module that keeps it alive), at hand for calls of other sizes.
 
@@ -130,17 +130,18 @@ def _function(
         slots: slots of a wave.
         operands: the call.
         peers: where kernels are kept.
+        items: the kernel is one of many calls.
     """
     op, dtype, device = operands.op, operands.dtype, operands.device
 
     def made() -> tuple[int, Any, Any]:
-        source = kernel_source(lowered, protocol, slots, peers.rank, peers.layout.size, op, dtype)
+        source = kernel_source(lowered, protocol, slots, peers.rank, peers.layout.size, op, dtype, items)
         return *kernels.compiled(source, "collective", device), (lowered, op)  # these are known by their identity
 
-    return _kept(peers.functions, (id(lowered), protocol, slots, id(op), dtype, device), made)[:2]
+    return kept(peers.functions, (id(lowered), protocol, slots, id(op), dtype, device, items), made)[:2]
 
 
-def _grid(tiles: int, slots: int, protocol: Protocol, most: int) -> tuple[int, int]:
+def grid_for(tiles: int, slots: int, protocol: Protocol, most: int) -> tuple[int, int]:
     """Return (blocks, threads of a block): a warp for every tile, if there are so many.
 
     Args:
@@ -161,7 +162,7 @@ def _schedules(collective: str, algorithm: str, size: int, root: int, revision: 
 
 
 @lru_cache(maxsize=1024)
-def _lowered(schedules: tuple[Schedule, ...], rank: int, aliased: bool, even: bool, early: bool) -> Lowered:
+def lowered_for(schedules: tuple[Schedule, ...], rank: int, aliased: bool, even: bool, early: bool) -> Lowered:
     """Return a rank's program.
 
     Where blocks differ in length one rank may fall silent before another, so all give credit.
@@ -209,14 +210,14 @@ def piece_for(plan: Plan, peers: Peers) -> Peers:
 def wants_more(plan: Plan, peers: Peers) -> bool:
     """Tell whether a call could use more slots than a mapping has: equal on all ranks, from facts that all know."""
     facts = plan.key.facts
-    schedules = _all_schedules(plan)
+    schedules = all_schedules(plan)
     protocol, most, block = _way(plan, schedules, peers)
     slots = _slots(protocol, most, peers)
     tiles = protocol.slots if facts.nbytes is None else -(-block // protocol.tile)
     return slots < min(tiles, protocol.slots)
 
 
-def _all_schedules(plan: Plan) -> tuple[Schedule, ...]:
+def all_schedules(plan: Plan) -> tuple[Schedule, ...]:
     facts = plan.key.facts
     return _schedules(facts.collective, plan.algorithm, facts.size, plan.key.root, registry.revision())
 
@@ -233,7 +234,7 @@ def _slots(protocol: Protocol, most: int, peers: Peers) -> int:
     return min(protocol.slots, peers.layout.inbox_bytes(protocol.name) // (most * protocol.place))
 
 
-def _protocol(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tuple[Protocol, int]:
+def protocol_for(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tuple[Protocol, int]:
     """Return (protocol, slots of a wave), the same on all ranks."""
     facts = plan.key.facts
     protocol, most, _ = _way(plan, schedules, peers)
@@ -246,7 +247,7 @@ def _protocol(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tupl
     return protocol, slots
 
 
-def _addresses(peers: Peers, protocol: Protocol) -> list[int]:
+def addresses_of(peers: Peers, protocol: Protocol) -> list[int]:
     """Return the addresses there and here, for each rank, of inboxes, flags, tokens, credits."""
     at, found = peers.layout, []
     lines = protocol.name == "lines"
@@ -261,7 +262,7 @@ def _addresses(peers: Peers, protocol: Protocol) -> list[int]:
     return found
 
 
-def _numbers(peers: Peers, protocol: Protocol, tiles: int, slots: int) -> list[int]:
+def numbers_of(peers: Peers, protocol: Protocol, tiles: int, slots: int) -> list[int]:
     """Return control, host, tiles, slots, parity_bytes, wave_bytes, limit: the last fields of `Args`.
 
     Args:
@@ -280,8 +281,8 @@ def _rest(counts: list[int], addresses: list[int], numbers: list[int]) -> bytes:
 
     Args:
         counts: bytes of each cell.
-        addresses: as in `_addresses`.
-        numbers: as in `_numbers`.
+        addresses: as in `addresses_of`.
+        numbers: as in `numbers_of`.
     """
     return np.array([*(counts or [0]), *addresses, *numbers], "u8").tobytes()
 

@@ -44,15 +44,44 @@
 // Call 8 has inboxes of the other parity.  Call 9 has those of call 7 again: a rank ends call 8 only when
 // it has the tokens of all ranks for call 8, and a rank that has started call 8 has ended call 7.
 
-// All of the kernel's argument; runtime/paths/mapped/kernel.py packs it in this order.
+// All of the kernel's argument; runtime/paths/mapped/kernel.py packs it in this order, or items.py.
 struct Args {
+#ifdef ITEMS
+  u64 memory, bytes, owners;  // where the columns of a table start, see below
+#else
   u64 memory[MEMORY];    // where each cell of the input and output starts
   long long bytes[CELLS];  // length of each cell
+#endif
   u64 outbox[RANKS], inbox[RANKS], flag_out[RANKS], flag_in[RANKS];
   u64 token_out[RANKS], token_in[RANKS], credit_out[RANKS], credit_in[RANKS];
   u64 control, host, tiles, slots, parity_bytes, wave_bytes, limit;
 };
 
+// The calls of a group are one with ITEMS: the tiles of its first item (input and output of a call), then those of
+// the second, and so on, are in slots and waves as those of one call.  A table in device memory has the cells'
+// addresses and lengths of each item, and the owner of each tile: its item, and the first tile of that.
+//
+//   item     |  0: 1000 bytes  | 1: none | 2: 448 bytes |            in lines
+//   tile     |  0  |  1  |  2  |         |      3       |
+//   owner    | 0,0 | 0,0 | 0,0 |         |     2,3      |
+//
+// `Place::tile` is then the number within the item, and that among all tiles follows from slot and wave.
+#ifdef ITEMS
+template <typename T> struct Row {
+  const T* at;
+  __device__ __forceinline__ T operator[](int k) const { return __ldg(at + k); }
+};
+struct Cells { Row<u64> memory; Row<long long> bytes; };
+__device__ __forceinline__ u64 number(const Args& a, const Place& p) { return p.wave * a.slots + p.slot; }
+__device__ __forceinline__ Cells cells_of(const Args& a, Place& p) {
+  const u64 owner = __ldg(reinterpret_cast<const u64*>(a.owners) + p.tile);
+  p.tile -= owner >> 32;
+  return {{reinterpret_cast<const u64*>(a.memory) + u32(owner) * MEMORY},
+          {reinterpret_cast<const long long*>(a.bytes) + u32(owner) * CELLS}};
+}
+#else
+__device__ __forceinline__ u64 number(const Args& a, const Place& p) { return p.tile; }
+#endif
 
 // Names a wave of a call, later ones by larger numbers: 2^40 calls of up to 2^24 waves.
 __device__ __forceinline__ u64 mark(u64 call, u32 wave) { return (call << 24) | (wave + 1); }
@@ -115,7 +144,7 @@ __device__ __forceinline__ bool get(
 // waits for it; without such a wave none is given, for a release takes about a microsecond.
 
 __device__ __forceinline__ void give_credit(u64 to, const Args& a, const Place& p) {
-  if (p.tile + 2 * a.slots >= a.tiles) return;
+  if (number(a, p) + 2 * a.slots >= a.tiles) return;
   __syncwarp();
   if (p.lane == 0) release(to + p.slot * 8, mark(p.call, p.wave));  // after what all lanes have read
 }
@@ -155,7 +184,14 @@ __device__ __forceinline__ void finish(Unit& v, const Sum& s) {
 }
 #endif
 
+#ifdef ITEMS
+__device__ __forceinline__ bool run(const Args& a, const Place& among_all) {
+  Place p = among_all;
+  const Cells c = cells_of(a, p);
+#else
 __device__ __forceinline__ bool run(const Args& a, const Place& p) {
+  const Args& c = a;
+#endif
   BODY
   return true;
 }

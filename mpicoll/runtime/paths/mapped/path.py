@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import cupy
+import numpy as np
 
 from mpicoll.dispatch.plan import Plan
 from mpicoll.runtime.arguments.operands import Operands
@@ -14,13 +15,14 @@ from mpicoll.runtime.context.slot import Slot
 from mpicoll.runtime.cuda import kernels
 from mpicoll.runtime.cuda.launch import plain_launch
 from mpicoll.runtime.cuda.order import Handover
-from mpicoll.runtime.cuda.streams import is_captured
+from mpicoll.runtime.cuda.streams import is_captured, mark
 from mpicoll.runtime.paths.base import Path
 from mpicoll.runtime.paths.mapped import watchdog
 from mpicoll.runtime.paths.mapped.enqueued import EnqueuedCall
 from mpicoll.runtime.paths.mapped.exchange import connect_channels
 from mpicoll.runtime.paths.mapped.inbox_layout import least_bytes
 from mpicoll.runtime.paths.mapped.inboxes import Peers, connect
+from mpicoll.runtime.paths.mapped.items import Items
 from mpicoll.runtime.paths.mapped.kernel import is_in_place, kernel_of, packed_argument, piece_for, wants_more
 from mpicoll.runtime.paths.mapped.launch import call_launcher, mobile_launcher
 from mpicoll.runtime.paths.mapped.residents import residents_of
@@ -42,6 +44,7 @@ class MappedPath(Path):
     captures = True
     ordered = True
     mobile = True
+    fuses = True
 
     def unoffered(self, context: Context, operands: Operands) -> str:
         """Return why a call cannot be a kernel, "" if it can."""
@@ -138,7 +141,11 @@ class MappedPath(Path):
         bound.last_start = len(bound.actions) - 1
         bound.limited = bool(settings.errors) and not captured  # what is captured does not run now
         if not captured:
-            bound.mark = lambda: _mark(stream)
+            bound.mark = lambda: mark(stream)
+
+    def items(self, plan: Plan, calls: Sequence[Operands], places: np.ndarray, context: Context, stream: int) -> Items:
+        """Return calls that are alike as one launch; arguments as in `Path.items`."""
+        return Items(plan, calls, places, context, piece_for(plan, _peers(context)), stream)
 
     def enqueued(self, bound: Bound, context: Context, caller: int, keep: object) -> EnqueuedCall:
         """Return a call that does not block, all of it enqueued on the side stream; arguments as in `Path.queued`."""
@@ -174,10 +181,3 @@ def add_wait(bound: Bound, context: Context, event: int) -> None:
         context.look()
 
     bound.add(SYNC, end, poll=ended)
-
-
-def _mark(stream: int) -> Callable[[], bool]:
-    """Mark the end of what is on a stream; returns what tells whether it is reached."""
-    event = cupy.cuda.Event(disable_timing=True)
-    _runtime.eventRecord(event.ptr, stream)
-    return lambda: bool(_runtime.eventQuery(event.ptr) == 0)

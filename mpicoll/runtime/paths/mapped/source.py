@@ -74,7 +74,14 @@ SLOTS = max(LINES.slots, SLICES.slots)
 
 
 def kernel_source(
-    lowered: Lowered, protocol: Protocol, slots: int, rank: int, ranks: int, op: Operator | None, dtype: np.dtype
+    lowered: Lowered,
+    protocol: Protocol,
+    slots: int,
+    rank: int,
+    ranks: int,
+    op: Operator | None,
+    dtype: np.dtype,
+    items: bool = False,
 ) -> str:
     """Return the source of one rank's kernel `collective`.
 
@@ -86,6 +93,7 @@ def kernel_source(
         ranks: number of ranks.
         op: the operator, None where nothing is combined.
         dtype: of the elements.
+        items: of many calls, whose cells are in a table.
     """
     memory = memory_cells(lowered)
     numbers = {
@@ -100,6 +108,8 @@ def kernel_source(
         "BLOCKS_PER_SM": BLOCKS_PER_SM,
     }
     head = [f"#define {name} {value}" for name, value in numbers.items()]
+    if items:
+        head.append("#define ITEMS")
     if op is not None:
         head += [f"#define EXPRESSION {kernels.expression(op, dtype)}", kernels.prelude(dtype)]
     return "\n".join(head) + _template().replace("BODY", "\n  ".join(_Body(lowered).lines()))
@@ -151,9 +161,9 @@ class _Body:
     def _statement(self, one: Instruction) -> list[str]:
         match one:
             case Load(value, cell):
-                return [f"fetch(a.memory[{self.memory[cell]}], v{value}, {self._bytes(cell)}, p);"]
+                return [f"fetch(c.memory[{self.memory[cell]}], v{value}, {self._bytes(cell)}, p);"]
             case Store(cell, value):
-                return [f"keep(a.memory[{self.memory[cell]}], v{value}, {self._bytes(cell)}, p);"]
+                return [f"keep(c.memory[{self.memory[cell]}], v{value}, {self._bytes(cell)}, p);"]
             case Put(value, peer, place, cell):
                 self.put.append(one)
                 return [f"put(a.outbox[{peer}], {place}, v{value}, {self._bytes(cell)}, a, p);"]
@@ -179,7 +189,7 @@ class _Body:
         raise AssertionError(one)
 
     def _bytes(self, cell: Cell) -> str:
-        return f"a.bytes[{self.cells[cell]}]"
+        return f"c.bytes[{self.cells[cell]}]"
 
 
 def _declared(kind: str, letter: str, number: int) -> list[str]:
