@@ -159,6 +159,7 @@ def test_groups_are_captured_and_replayed(mapped):
 
     x, y, z = xp.zeros(16_384), xp.zeros(16_384), xp.zeros(100)
     halo(mapped, x, y)
+    xp.cuda.get_current_stream().synchronize()  # a replay does not wait for what is on other streams
     stream = xp.cuda.Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
