@@ -46,7 +46,7 @@ class Campaign:
 
             cupy.cuda.Device(local_rank() % cupy.cuda.runtime.getDeviceCount()).use()
             self.xp, self.stream = cupy, cupy.cuda.Stream(non_blocking=True)
-            self.stream.use()
+            self.stream.__enter__()  # current until the end
         self.nccl = self.nccl_of_all() if options.buffers == "cupy" else None
 
     def nccl_of_all(self):
@@ -64,7 +64,7 @@ class Campaign:
         return nccl.NcclCommunicator(WORLD.size, WORLD.bcast(WORLD.rank or nccl.get_unique_id()), WORLD.rank)
 
     def synchronize(self):
-        if self.stream:
+        if self.stream is not None:
             self.stream.synchronize()
 
     def medians(self, calls):

@@ -22,8 +22,8 @@ from mpicoll.runtime.host.work import Host
 from mpicoll.runtime.paths import table
 
 #: modules that import CuPy
-WITH_CUPY = [f"cuda.{name}" for name in ("work", "order", "launch", "migrate", "batch")] + ["paths.staged"]
-MAPPED = "path", "kernel", "inboxes", "nvlink", "order", "launch", "enqueued", "watchdog", "residents"
+WITH_CUPY = [f"cuda.{name}" for name in ("work", "order", "launch", "migrate", "batch", "table")] + ["paths.staged"]
+MAPPED = "path", "kernel", "inboxes", "nvlink", "order", "launch", "enqueued", "watchdog", "residents", "exchange", "items"
 WITH_CUPY += [f"paths.mapped.{name}" for name in MAPPED]
 
 NOT_READY = 600
