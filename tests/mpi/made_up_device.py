@@ -23,7 +23,7 @@ from mpicoll.runtime.paths import table
 
 #: modules that import CuPy
 WITH_CUPY = [f"cuda.{name}" for name in ("work", "order", "launch", "migrate", "batch", "table")] + ["paths.staged"]
-MAPPED = "path kernel items inboxes nvlink order launch enqueued exchange watchdog residents".split()
+MAPPED = ["path", "kernel", "items", "inboxes", "nvlink", "order", "launch", "enqueued", "exchange", "watchdog", "residents"]
 WITH_CUPY += [f"paths.mapped.{name}" for name in MAPPED]
 
 NOT_READY = 600
