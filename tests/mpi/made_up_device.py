@@ -23,7 +23,8 @@ from mpicoll.runtime.paths import table
 
 #: modules that import CuPy
 WITH_CUPY = [f"cuda.{name}" for name in ("work", "order", "launch", "migrate", "batch", "table")] + ["paths.staged"]
-MAPPED = ["path", "kernel", "items", "inboxes", "nvlink", "order", "launch", "enqueued", "exchange", "watchdog", "residents"]
+MAPPED = ["path", "kernel", "items", "inboxes", "nvlink", "order", "launch"]
+MAPPED += ["enqueued", "exchange", "watchdog", "residents"]
 WITH_CUPY += [f"paths.mapped.{name}" for name in MAPPED]
 
 NOT_READY = 600
