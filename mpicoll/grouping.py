@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from mpicoll.communicator import Communicator
 from mpicoll.errors import UnsupportedError
-from mpicoll.runtime.groups.calls import GroupedCall, run_calls
+from mpicoll.runtime.groups.calls import GroupedCall, each_of, run_calls
 from mpicoll.runtime.groups.first import connect, is_connected
 from mpicoll.runtime.groups.letters import GroupedMessage
 from mpicoll.runtime.groups.messages import run_messages
@@ -84,7 +84,8 @@ class _Collecting:
     _group: group
 
     def _run(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> None:
-        self._group.calls.append((method, arguments, algorithm, stream))
+        call = method, arguments, algorithm, stream
+        self._group.calls += each_of(call) if list in map(type, arguments) or tuple in map(type, arguments) else (call,)
 
     _run_in_turn = _run
 
@@ -119,6 +120,8 @@ class _Collecting:
     _begin = _prepare = _refuse
     Isend = Issend = Ibsend = Irsend = Irecv = Isendrecv = Isendrecv_replace = _refuse
     Ssend = Bsend = Rsend = Sendrecv_replace = _refuse
+    Dup = Dup_with_info = Idup = Idup_with_info = Clone = Split = Split_type = Create = Create_group = _refuse
+    Free = Disconnect = _refuse
 
 
 @cache

@@ -151,9 +151,13 @@ class GradientBuckets:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.finish()
-        else:
+        try:
+            if kind is None:
+                self.finish()
+        except BaseException:
+            self._leave()
+            raise
+        if kind is not None:
             self._leave()
 
     def _hook(self, number: int, parameter: Any) -> None:

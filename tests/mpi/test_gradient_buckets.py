@@ -281,3 +281,18 @@ def test_models_that_differ_are_named(comm):
     text = rf"array 3 is float32\[7\] on rank 0, but float32\[8\] on rank {SIZE - 1}$"
     with pytest.raises(mpicoll.MismatchError, match=text):
         mpicoll.GradientBuckets(comm).watch(model)
+
+
+def test_a_block_that_lacks_an_array_leaves_its_step(world):
+    """The next one is whole again."""
+    buckets, arrays = mpicoll.GradientBuckets(world), [np.full(n, RANK + 1.0) for n in (2, 3)]
+    with buckets:
+        for array in arrays:
+            buckets.add(array)
+    with pytest.raises(RuntimeError, match="was not added in this step"), buckets:
+        buckets.add(arrays[0])
+    arrays = [np.full(n, RANK + 1.0) for n in (2, 3)]
+    with buckets:
+        for array in arrays:
+            buckets.add(array)
+    assert all((array == (SIZE + 1) / 2).all() for array in arrays)

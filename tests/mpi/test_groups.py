@@ -1,6 +1,7 @@
 """Groups: calls that are alike are one call, messages travel together; results are those of single calls."""
 
 import gc
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -123,6 +124,39 @@ def test_lists_of_arrays_are_one_call(comm):
         comm.Allreduce(xs, ys[:2])
 
 
+def test_an_array_and_its_count_are_no_list_of_arrays(comm):
+    x = np.full(9, 2.0)
+    comm.Allreduce(IN_PLACE, [x, np.array([4])])
+    assert x.tolist() == [2.0 * SIZE] * 4 + [2.0] * 5
+
+
+def test_lists_of_arrays_in_a_group_are_as_single_ones(comm):
+    xs, ys, z = [np.full(n, 2.0) for n in (1, 5)], [np.zeros(n) for n in (1, 5)], np.full(3, 2.0)
+
+    def act():
+        with mpicoll.group(comm):
+            comm.Allreduce(xs, ys)
+            comm.Allreduce(IN_PLACE, z)
+
+    assert calls_made(comm, act) == 1
+    assert all((y == 2 * SIZE).all() for y in (*ys, z))
+
+
+@several
+def test_messages_that_fail_are_not_used_again(comm):
+    """One that is longer than its array; the next group of the same arrays has messages of its own."""
+    x, y = np.arange(6.0), np.zeros(4)
+    peer = 1 - RANK if RANK < 2 else MPI.PROC_NULL
+    for count in (6, 4):
+        with pytest.raises(MPI.Exception) if count == 6 and RANK == 1 else nullcontext(), mpicoll.group(comm):
+            if RANK == 0:
+                comm.Send(x[:count], peer)
+            else:
+                comm.Recv(y, peer)
+        comm.Barrier()
+    assert RANK != 1 or y.tolist() == [0, 1, 2, 3]
+
+
 def test_a_rank_may_have_strided_arrays(comm):
     """What one rank packs is packed by all, or they would make different calls."""
     step = 2 if RANK == 0 else 1
@@ -232,6 +266,8 @@ def test_what_a_group_cannot_have_is_refused(comm):
             lambda: comm.Bcast_init(x),
             lambda: comm.Isend(x, RIGHT),
             lambda: comm.Ssend(x, RIGHT),
+            lambda: comm.Dup(),
+            lambda: comm.Free(),
         ):
             with pytest.raises(UnsupportedError, match="blocking collectives, Send, Recv and Sendrecv only"):
                 call()

@@ -18,7 +18,7 @@ from mpicoll.runtime.arguments.methods import read_call
 from mpicoll.runtime.arguments.operands import Operands, check_options
 from mpicoll.runtime.call.decision import at_home
 from mpicoll.runtime.context.context import Context
-from mpicoll.runtime.cuda.streams import current_address, given, is_captured, on
+from mpicoll.runtime.cuda.streams import address_of, current_address, given, is_captured, on
 from mpicoll.runtime.groups.fused import FusedCalls, places_of, plan_of
 from mpicoll.runtime.groups.known import Known
 from mpicoll.runtime.groups.packed import MOST, PACKABLE, PackedCalls, can_be_packed
@@ -105,7 +105,7 @@ def run_calls(calls: list[GroupedCall], context: Context, comm: Any) -> None:
     """
     methods, arguments, algorithms, streams = zip(*calls, strict=True)  # long rows: one for each call takes longer
     identities = tuple([a if type(a) is int else id(a) for one in arguments for a in one])
-    _run_known((methods, identities, algorithms, tuple(map(id, streams))), lambda: calls, context, comm)
+    _run_known((methods, identities, algorithms, tuple(map(_address, streams))), lambda: calls, context, comm)
 
 
 def run_lists(call: GroupedCall, context: Context, comm: Any) -> bool:
@@ -120,13 +120,15 @@ def run_lists(call: GroupedCall, context: Context, comm: Any) -> bool:
     if method not in PACKABLE or not any(_is_list_of_arrays(one) for one in arguments[: _places(method)]):
         return False
     identities = [tuple(map(id, a)) if type(a) in (list, tuple) else a if type(a) is int else id(a) for a in arguments]
-    _run_known((method, *identities, algorithm, id(stream)), lambda: _each(call), context, comm)
+    _run_known((method, *identities, algorithm, _address(stream)), lambda: each_of(call), context, comm)
     return True
 
 
-def _each(call: GroupedCall) -> list[GroupedCall]:
-    """Return the call of each array, where buffers are lists of arrays."""
+def each_of(call: GroupedCall) -> list[GroupedCall]:
+    """Return the call of each array where buffers are lists of arrays, else the call."""
     method, arguments, algorithm, stream = call
+    if method not in PACKABLE or not any(_is_list_of_arrays(one) for one in arguments[: _places(method)]):
+        return [call]
     buffers, rest = arguments[: _places(method)], arguments[_places(method) :]
     lengths = {len(one) for one in buffers if _is_list_of_arrays(one)}
     if len(lengths) > 1 or any(not (_is_list_of_arrays(b) or b is None or is_in_place(b)) for b in buffers):
@@ -135,9 +137,23 @@ def _each(call: GroupedCall) -> list[GroupedCall]:
     return [(method, (*row, *rest), algorithm, stream) for row in zip(*columns, strict=True)]
 
 
+def _address(stream: Any) -> int | None:
+    """Return the address of a call's stream, None where none is given; what is no stream is refused later."""
+    return (
+        None if stream is None or not (hasattr(stream, "ptr") or hasattr(stream, "cuda_stream")) else address_of(stream)
+    )
+
+
 def _is_list_of_arrays(buffer: Any) -> bool:
     """Tell whether a buffer is two arrays or more: mpi4py takes a count or a type to be the second item."""
-    return type(buffer) in (list, tuple) and len(buffer) > 1 and all(getattr(one, "ndim", 0) for one in buffer[:2])
+    if type(buffer) not in (list, tuple) or len(buffer) < 2 or not all(getattr(one, "ndim", 0) for one in buffer[:2]):
+        return False
+    return len(buffer) > 2 or not _is_count(buffer[1])
+
+
+def _is_count(array: Any) -> bool:
+    """Tell whether an array may be meant as the number of another one's elements."""
+    return getattr(array.dtype, "kind", "") in ("i", "u") and array.size == 1
 
 
 def _run_known(known_by: Hashable, calls: Callable[[], list[GroupedCall]], context: Context, comm: Any) -> None:
@@ -182,7 +198,7 @@ def _parts(calls: list[GroupedCall], context: Context, grouped: Grouped, settled
         with given(stream):
             operands = read_call(method, context.rank, context.size, arguments, {})
         check_options(operands, algorithm, stream)
-        kind = method, operands.root, id(operands.op), operands.dtype, operands.device, algorithm, id(stream)
+        kind = method, operands.root, id(operands.op), operands.dtype, operands.device, algorithm, _address(stream)
         alike.setdefault(kind if can_be_packed(method, operands) else number, []).append((number, operands))
     return [_part(piece, calls, context, grouped, settled) for same in alike.values() for piece in _pieces(same)]
 
@@ -226,7 +242,8 @@ def _part(
         with on(first.device, call[3]) as address:
             sizes = tuple(one.count for one in operands)
             packed = grouped.kept(
-                (*kind, address, sizes), lambda: PackedCalls(call, operands, context.rank, context.size, address)
+                (*kind, _address(call[3]), address, sizes),
+                lambda: PackedCalls(call, operands, context.rank, context.size, address),
             )
         return Part(number, packed, packed.copies(operands), *_around(operands), (first.device, call[3]))
     homes = [at_home(one, context) for one in operands]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Any
 
 from mpicoll.errors import UnsupportedError
@@ -35,7 +35,7 @@ def connect(context: Context, buffers: Iterable[Any]) -> None:
     """
     device = -1
     if any(is_on_device(buffer) for buffer in buffers):
-        cuda = sys.modules["cupy"].cuda
+        cuda = import_module("cupy").cuda
         device = int(cuda.runtime.getDevice())
         if is_captured(cuda.get_current_stream().ptr):
             raise UnsupportedError(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpicoll.dispatch.plan import Plan
+from mpicoll.recorder.entry import Decision
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.call.agreement import asked
 from mpicoll.runtime.call.planning import plan_for
@@ -22,6 +23,7 @@ from mpicoll.runtime.cuda.streams import at, current_stream, is_captured, on
 from mpicoll.runtime.paths import offer
 from mpicoll.runtime.paths.table import path
 from mpicoll.runtime.progress import running
+from mpicoll.runtime.progress.modes import modes
 
 #: under which a communicator keeps what its captured groups read each time they are replayed
 CAPTURED = "captured groups"
@@ -87,7 +89,9 @@ class FusedCalls:
         context.take_turn()
         try:
             context.calls += 1
-            with at(self._device):
+            what, file = Decision(_together(self._calls), self._plan), modes().trace
+            record = context.recorder.begin("blocking", self._calls[0].method.capitalize(), context.calls, what, file)
+            with at(self._device), record:
                 running.run(self._program(places, is_captured(self._stream)), context)
         finally:
             context.end_turn()

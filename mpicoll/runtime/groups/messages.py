@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.context.context import Context
-from mpicoll.runtime.cuda.streams import current_address, on
+from mpicoll.runtime.cuda.streams import CAPTURED, current_address, is_captured, on
 from mpicoll.runtime.groups.first import CHANNELS
 from mpicoll.runtime.groups.known import Known
 from mpicoll.runtime.groups.letters import GroupedMessage, Letter, Packet, read_letters, travelling
@@ -40,7 +41,7 @@ def run_messages(messages: list[GroupedMessage], context: Context, comm: Any) ->
         *((sends, id(buffer), peer, tag) for sends, buffer, peer, tag in messages),
     )
     exchange = known.find(key, lambda: _buffers(messages))
-    if exchange is not None:
+    if exchange is not None and not getattr(exchange, "failed", False):
         exchange()
         return
     letters = read_letters(messages, context)
@@ -96,11 +97,21 @@ class _Mixed:
         self._letters, self._context, self._comm = letters, context, comm
 
     def __call__(self) -> None:
-        """Send and receive."""
+        """Send and receive.
+
+        Raises:
+            UnsupportedError: the stream is being captured, into which only messages through channels can come.
+        """
+        if any(one.flat.device >= 0 for one in self._letters) and is_captured(current_address()):
+            raise UnsupportedError(f"a group of messages: {CAPTURED}, and some are for this rank itself or go by MPI")
         rank, channels = self._context.rank, self._context.attached.get(CHANNELS, "")
         _deliver([letter for letter in self._letters if letter.peer == rank])
         away = [letter for letter in self._letters if letter.peer != rank]
-        mapped = [] if isinstance(channels, str) else [one for one in away if one.flat.device == channels.device]
+        mapped = [] if isinstance(channels, str) else [one for one in away if one.flat.device >= 0]
+        if any(one.flat.device != channels.device for one in mapped):  # its peer's kernel would wait for ever
+            raise ValueError(
+                f"a message of a group has an array that is not on device {channels.device}, as all others"
+            )
         if mapped:
             _through(channels, mapped)()
         self._by_mpi([letter for letter in away if letter not in mapped])

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from mpi4py import MPI
 
 from mpicoll.runtime.groups.letters import Letter, Packet, travelling
 from mpicoll.runtime.program.local_work import Action
+from mpicoll.runtime.progress import faults
 from mpicoll.runtime.progress.turns import in_flight, wait_for
 
 
 class HostExchange:
-    """Messages that are sent and received again and again; it holds addresses, and none of the arrays."""
+    """Messages that are sent and received again and again; it holds addresses, and none of the arrays.
+
+    Attributes:
+        failed: one of its messages has raised, so that it must not be used again.
+    """
+
+    failed = False
 
     def __init__(self, letters: list[Letter], comm: Any) -> None:
         """Prepare the messages, those that are received first, so that they have a place before one comes.
@@ -40,15 +48,20 @@ class HostExchange:
         for act in self._closing:
             act()
         requests = self._requests
-        MPI.Prequest.Startall(requests)
-        if in_flight:
-            wait_for(lambda: MPI.Request.Testall(requests))
-        else:
-            MPI.Request.Waitall(requests)
+        try:
+            MPI.Prequest.Startall(requests)
+            if in_flight:
+                wait_for(lambda: MPI.Request.Testall(requests))
+            else:
+                MPI.Request.Waitall(requests)
+        except BaseException:
+            self.failed = True
+            faults.abandoned.append(self)  # a message may still come into its memory
+            raise
         for act in self._opening:
             act()
 
     def __del__(self) -> None:
-        if not MPI.Is_finalized():
+        if not (self.failed or sys.is_finalizing() or MPI.Is_finalized()):
             for request in self._requests:
                 request.Free()

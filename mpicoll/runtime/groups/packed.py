@@ -15,8 +15,10 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.arrays import empty_on, pointer_of
 from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.cuda.streams import CAPTURED, is_captured
 from mpicoll.runtime.program.local_work import Copy
 from mpicoll.schedule.partition import offsets
 
@@ -103,7 +105,12 @@ class PackedCalls:
         Args:
             copies: as `copies` returns them for the calls' arrays.
             run: makes a call.
+
+        Raises:
+            UnsupportedError: the stream is being captured: a graph would read tables that are written again.
         """
+        if self._device >= 0 and is_captured(self.stream):
+            raise UnsupportedError(f"{self._call[0].lower()}: {CAPTURED}, and these calls of a group are packed")
         into, back = copies
         self._in.aim(into, self.stream)
         self._out.aim(back, self.stream)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
@@ -37,15 +38,17 @@ def is_on_device(buffer: Any) -> bool:
     """Tell whether a message's buffer, as mpi4py takes it, is in a device's memory."""
     array = buffer[0] if type(buffer) in (list, tuple) and buffer else buffer
     where = _where(cast(Any, type(array)))
-    return bool(array.is_cuda) if where is None else where
+    if where is not None:
+        return where
+    return bool(array.is_cuda) if hasattr(array, "is_cuda") else hasattr(array, "__cuda_array_interface__")
 
 
 @lru_cache(maxsize=256)
 def _where(kind: type) -> bool | None:
     """Tell whether arrays of a class are in a device's memory; None where that is asked of each."""
-    if kind.__module__.partition(".")[0] == "torch":
-        return None if hasattr(kind, "is_cuda") else False
-    return hasattr(kind, "__cuda_array_interface__")
+    if kind.__module__.partition(".")[0] == "cupy":
+        return hasattr(kind, "__cuda_array_interface__")
+    return None if hasattr(kind, "is_cuda") or hasattr(kind, "__cuda_array_interface__") else False
 
 
 def takes_device_memory(comm: Any) -> bool:
@@ -93,6 +96,7 @@ class Parcel:
         Raises:
             UnsupportedError: the array's stream is being captured, or the buffer has a derived datatype.
         """
+        import_module("cupy")  # for arrays of others, who may have none
         self._flat = _read(comm, method, buffer, writes=arrives)
         self._buffer, nbytes = buffer, int(self._flat.array.nbytes)
         self._pinned: Any = None
