@@ -10,8 +10,9 @@ from mpi4py import MPI
 from mpicoll.communicator import Communicator
 from mpicoll.request import Request
 from mpicoll.runtime.arguments.arrays import empty_on, pointer_of
+from mpicoll.runtime.cuda.by_device import batch_of
 from mpicoll.runtime.cuda.streams import on
-from mpicoll.runtime.program.local_work import Action, Copy
+from mpicoll.runtime.program.local_work import Action
 from mpicoll.training.added import Added, stream_of
 from mpicoll.training.bucket_layout import Member
 
@@ -104,18 +105,7 @@ class Bucket:
         into = [(base + start, source, n) for start, source, n in zip(self._starts, sources, lengths, strict=True)]
         back = [(source, target, n) for target, source, n in into]
         if self._batches is None:
-            self._batches = _batch(self.device, into, stream), _batch(self.device, back, stream)
+            self._batches = batch_of(self.device, into, stream), batch_of(self.device, back, stream)
         else:
             for batch, copies in zip(self._batches, (into, back), strict=True):
                 batch.aim(copies, stream)
-
-
-def _batch(device: int, copies: list[Copy], stream: int) -> Any:
-    """Return a batch of copies on the host or on a device."""
-    if device < 0:
-        from mpicoll.runtime.host.batch import Batch as HostBatch
-
-        return HostBatch(copies)
-    from mpicoll.runtime.cuda.batch import Batch
-
-    return Batch(device, copies, stream)

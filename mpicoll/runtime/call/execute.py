@@ -11,12 +11,12 @@ from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.context.slot import Slot
+from mpicoll.runtime.cuda.by_device import work_on
 from mpicoll.runtime.cuda.streams import is_captured
-from mpicoll.runtime.host.work import Host
 from mpicoll.runtime.paths.table import path
 from mpicoll.runtime.program.bound import LAUNCH, Bound
 from mpicoll.runtime.program.layout import Layout, Shape, output_runs
-from mpicoll.runtime.program.local_work import Action, LocalWork
+from mpicoll.runtime.program.local_work import Action
 from mpicoll.settings import settings
 
 
@@ -108,7 +108,8 @@ def _copies(operands: Operands, stream: int) -> tuple[Action | None, list[Action
     if not nbytes:
         return None, []
     one, other = (source.pointer, nbytes), (target.pointer, nbytes)
-    copy = _work_on(operands, stream).copy(one, other)  # into the input: the whole output, or its own to the front
+    # into the input: the whole output, or its own to the front
+    copy = work_on(operands.device, stream).copy(one, other)
     return (copy, []) if operands.held == "input" else (None, [copy])
 
 
@@ -120,17 +121,8 @@ def _divisions(plan: Plan, operands: Operands, context: Context, stream: int) ->
     layout = Layout(shape, plan.schedule, 1, 1, operands.dtype.itemsize)
     made_of = operands.row.after(context.rank, context.size, operands.root, plan.schedule.blocks)
     combined = len(list(next(iter(made_of.values()), ())))
-    work = _work_on(operands, stream)
+    work = work_on(operands.device, stream)
     return [work.divide(operands.dtype, run, combined) for run in output_runs(layout, operands, [0])]
-
-
-def _work_on(operands: Operands, stream: int) -> LocalWork:
-    """Return the local work on the operands' own memory."""
-    if operands.device < 0:
-        return Host()
-    from mpicoll.runtime.cuda.work import Device
-
-    return Device(operands.device, stream)
 
 
 def pack(operands: Operands) -> None:

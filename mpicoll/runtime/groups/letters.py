@@ -18,7 +18,7 @@ import numpy as np
 from mpicoll.runtime.arguments.arrays import Flat, empty_on, pointer_of
 from mpicoll.runtime.arguments.reader import Reader
 from mpicoll.runtime.context.context import Context
-from mpicoll.runtime.groups.packed import batch_of
+from mpicoll.runtime.cuda.by_device import batch_of
 from mpicoll.runtime.program.local_work import Copy
 from mpicoll.schedule.partition import offsets
 

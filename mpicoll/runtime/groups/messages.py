@@ -12,12 +12,12 @@ from typing import Any
 
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.context.context import Context
+from mpicoll.runtime.cuda.by_device import work_on
 from mpicoll.runtime.cuda.streams import CAPTURED, current_address, is_captured, on
 from mpicoll.runtime.groups.first import CHANNELS
 from mpicoll.runtime.groups.known import Known
 from mpicoll.runtime.groups.letters import GroupedMessage, Letter, Packet, read_letters, travelling
 from mpicoll.runtime.groups.on_host import HostExchange
-from mpicoll.runtime.groups.packed import batch_of
 from mpicoll.runtime.paths.mapped.channels import Transfer
 from mpicoll.runtime.program.local_work import Action
 from mpicoll.settings import settings
@@ -156,7 +156,8 @@ def _deliver(letters: list[Letter]) -> None:
     sent, received = ([letter for letter in letters if letter.sends == sends] for sends in (True, False))
     if [(one.tag, one.nbytes) for one in sent] != [(one.tag, one.nbytes) for one in received]:
         raise ValueError("messages of this rank to itself in a group: what is sent and received differ")
-    for ours, theirs in zip(sent, received, strict=True):
+    pairs = zip(sent, received, strict=True)
+    for ours, theirs in [pair for pair in pairs if pair[0].nbytes]:
         with on(ours.flat.device, None) as stream:
-            copy = (theirs.flat.pointer, ours.flat.pointer, ours.nbytes)
-            batch_of(ours.flat.device, [copy], stream).action(stream)()
+            target, source = ((one.flat.pointer, one.nbytes) for one in (theirs, ours))
+            work_on(ours.flat.device, stream).copy(target, source)()

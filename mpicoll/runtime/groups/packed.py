@@ -18,6 +18,7 @@ from typing import Any
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.arrays import empty_on, pointer_of
 from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.cuda.by_device import batch_of
 from mpicoll.runtime.cuda.streams import CAPTURED, is_captured
 from mpicoll.runtime.program.local_work import Copy
 from mpicoll.schedule.partition import offsets
@@ -142,20 +143,3 @@ def _memory(one: Operands, side: str) -> tuple[int, tuple[tuple[int, ...], tuple
     if flat is None:
         return 0, ((), ())
     return flat.pointer, ((one.count,), (0,)) if one.row.free else blocks
-
-
-def batch_of(device: int, copies: Sequence[Copy], stream: int) -> Any:
-    """Return copies that are done by one action.
-
-    Args:
-        device: in whose memory they are, -1 for the host's.
-        copies: (address of the target, address of the source, bytes) of each.
-        stream: address of the stream, 0 on the host.
-    """
-    if device < 0:
-        from mpicoll.runtime.host.batch import Batch as HostBatch
-
-        return HostBatch(copies)
-    from mpicoll.runtime.cuda.batch import Batch
-
-    return Batch(device, copies, stream)

@@ -23,6 +23,7 @@ from mpicoll.dispatch.paths import PATHS, wanted
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.arrays import Flat, device_of, empty_on, pointer_of
 from mpicoll.runtime.arguments.reader import Reader
+from mpicoll.runtime.cuda.by_device import work_on
 from mpicoll.runtime.cuda.ipc import can_be_mapped
 from mpicoll.runtime.cuda.streams import CAPTURED, Pointer, address_on, at, is_captured, on
 from mpicoll.runtime.mpi import cuda_aware
@@ -30,8 +31,6 @@ from mpicoll.runtime.progress.turns import in_flight, wait_for
 
 #: a buffer as mpi4py takes it: memory, count, type
 MessageSpec = list[Any]
-#: cudaMemcpyDefault
-_ANY_WAY = 4
 
 
 def is_on_device(buffer: Any) -> bool:
@@ -115,18 +114,20 @@ class Parcel:
             elif copied and nbytes:
                 self._copy = empty_on(self._flat.device, nbytes, np.dtype("u1"))
                 memory = pointer_of(self._copy)
-                sys.modules["cupy"].cuda.runtime.memcpyAsync(memory, self._flat.pointer, nbytes, _ANY_WAY, stream)
+                self._move(memory, self._flat.pointer, nbytes)
             await_stream(stream)
         self.as_it_is = self._pinned is None and not self._flat.after
         self.spec: MessageSpec = [MPI.buffer.fromaddress(memory, nbytes), nbytes, MPI.BYTE]
 
     def _stage(self, nbytes: int, *, filled: bool) -> int:
         """Return the address of a copy in pinned memory, filled from the array."""
-        cuda = sys.modules["cupy"].cuda
-        self._pinned = cuda.alloc_pinned_memory(max(nbytes, 1))
+        self._pinned = sys.modules["cupy"].cuda.alloc_pinned_memory(max(nbytes, 1))
         if filled and nbytes:
-            cuda.runtime.memcpyAsync(self._pinned.ptr, self._flat.pointer, nbytes, _ANY_WAY, self._stream)
+            self._move(self._pinned.ptr, self._flat.pointer, nbytes)
         return int(self._pinned.ptr)
+
+    def _move(self, target: int, source: int, nbytes: int) -> None:
+        work_on(self._flat.device, self._stream).copy((target, nbytes), (source, nbytes))()
 
     def arrive(self, nbytes: int) -> None:
         """Bring a message that has come to where it belongs; returns when it is there.
@@ -138,8 +139,7 @@ class Parcel:
             return
         with on(self._flat.device, Pointer(self._stream)) as stream:
             if self._pinned is not None and nbytes:
-                runtime = sys.modules["cupy"].cuda.runtime
-                runtime.memcpyAsync(self._flat.pointer, self._pinned.ptr, nbytes, _ANY_WAY, stream)
+                self._move(self._flat.pointer, self._pinned.ptr, nbytes)
             for act in self._flat.after:
                 act()
             await_stream(stream)
