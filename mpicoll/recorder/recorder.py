@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from typing import Any, Protocol
 
 from mpicoll.recorder import nvtx, trace
@@ -19,7 +20,7 @@ TOLD = 8
 
 
 class Counted(Protocol):
-    """What is asked of a communicator's context.
+    """State of a communicator's context that a recorder reads.
 
     Attributes:
         calls: number of calls so far.
@@ -81,8 +82,9 @@ class Recorder:
 
     def history(self, most: int = LAST) -> History:
         """Return so many calls that were made last, in the order in which they began."""
-        entries = sorted([*self._entries(), *self._starts()], key=lambda entry: entry.began)
-        most = min(most, LAST)
+        most = max(min(most, LAST), 0)
+        latest = [*islice(self._entries(), most), *islice(self._starts(), most)]
+        entries = sorted(latest, key=lambda entry: entry.began)
         return History(CallRecord.of(entry, self.track.name) for entry in entries[max(len(entries) - most, 0) :])
 
     def told(self, now: float) -> list[list[Any]]:
@@ -94,21 +96,20 @@ class Recorder:
             mine.append(elsewhere)
         return [one.row(now) for one in mine]
 
-    def _entries(self) -> list[Entry]:
-        """Return entries of the numbered calls, the latest one first."""
+    def _entries(self) -> Iterator[Entry]:
+        """Yield entries of the numbered calls, the latest one first."""
         counted = self._counted()
         calls, in_call = (counted.calls, counted.caller != 0) if counted is not None else (0, False)
-        found = []
         for number in range(calls, max(calls - LAST, 0), -1):
             entry = self.calls.entry(number & MASK, number)
             if entry is None or entry.sequence != number:
                 continue
             if in_call and entry.form == "blocking":  # the latest one: they come one after the other
                 in_call, entry.ended = False, 0.0 if entry.ended == UNKNOWN else entry.ended
-            found.append(entry)
-        return found
+            yield entry
 
-    def _starts(self) -> list[Entry]:
+    def _starts(self) -> Iterator[Entry]:
+        """Yield entries of the starts, the latest one first."""
         numbers = range(self.starts.number, max(self.starts.number - LAST, 0), -1)
-        found = [self.starts.entry(number & MASK, number) for number in numbers]
-        return [entry for entry in found if entry is not None]
+        found = (self.starts.entry(number & MASK, number) for number in numbers)
+        return (entry for entry in found if entry is not None)
