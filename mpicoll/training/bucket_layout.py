@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Member(NamedTuple):
-    """What all ranks must have alike of an array, and its device, -1 on the host."""
+    """Size and dtype of an array, which all ranks must have alike, and its device, -1 on the host."""
 
     size: int
     dtype: np.dtype

@@ -151,14 +151,14 @@ class GradientBuckets:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self._leave()
+            return
         try:
-            if kind is None:
-                self.finish()
+            self.finish()
         except BaseException:
             self._leave()
             raise
-        if kind is not None:
-            self._leave()
 
     def _hook(self, number: int, parameter: Any) -> None:
         if not self._paused:
