@@ -277,7 +277,7 @@ def test_another_choice_is_another_program(made, comm, peers, change):
         comm._rules = "allreduce:ring" if change == "rules" else ""
         comm.Allreduce(xs, ys)
     joined = comm._get_context().others["groups"].joined
-    assert [one._plan.algorithm == "ring" for one in joined.values()] == [False, True]
+    assert [one._decision.plan.algorithm == "ring" for one in joined.values()] == [False, True]
 
 
 def test_the_pinned_memory_of_a_table_is_kept_until_it_was_read(made):

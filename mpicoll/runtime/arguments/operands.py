@@ -91,6 +91,11 @@ class Operands:
         return {name: flat.pointer if flat else 0 for name, flat in flats}
 
 
+def is_stream(given: Any) -> bool:
+    """Tell whether a caller gave a CUDA stream: anything that has its address in `ptr` or `cuda_stream`."""
+    return hasattr(given, "ptr") or hasattr(given, "cuda_stream")
+
+
 def check_options(operands: Operands, algorithm: Any, stream: Any) -> None:
     """Raise an error that names the call if `algorithm` or `stream` is nothing that it can take."""
     method = operands.method
@@ -100,7 +105,7 @@ def check_options(operands: Operands, algorithm: Any, stream: Any) -> None:
         return
     if operands.device < 0:
         raise ValueError(f"{method}: stream is given, but the arrays are on the host")
-    if not (hasattr(stream, "ptr") or hasattr(stream, "cuda_stream")):
+    if not is_stream(stream):
         raise TypeError(f"{method}: stream is {stream!r}, not a CUDA stream")
 
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from mpicoll.errors import UnsupportedError
+from mpicoll.runtime.arguments.operands import is_stream
 
 #: how the refusal of a call that cannot be captured begins
 CAPTURED = "the stream is being captured into a CUDA graph"
@@ -114,7 +115,7 @@ def is_open(address: int) -> bool:
 def given(stream: Any) -> AbstractContextManager[object]:
     """Make a call's stream current while arrays are read: who exports one orders it with the current stream."""
     cupy = sys.modules.get("cupy")
-    if cupy is None or not (hasattr(stream, "ptr") or hasattr(stream, "cuda_stream")):
+    if cupy is None or not is_stream(stream):
         return nullcontext()
     return on(cupy.cuda.runtime.getDevice(), stream)
 

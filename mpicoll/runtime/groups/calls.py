@@ -10,17 +10,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from mpicoll.algorithms import registry
 from mpicoll.runtime.arguments.bufspec import is_in_place
 from mpicoll.runtime.arguments.methods import read_call
-from mpicoll.runtime.arguments.operands import Operands, check_options
+from mpicoll.runtime.arguments.operands import Operands, check_options, is_stream
 from mpicoll.runtime.call.decision import at_home
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.cuda.streams import address_of, current_address, given, is_captured, on
 from mpicoll.runtime.groups.fused import FusedCalls, places_of, plan_of
-from mpicoll.runtime.groups.known import Known
+from mpicoll.runtime.groups.known import Known, kept
 from mpicoll.runtime.groups.packed import MOST, PACKABLE, PackedCalls, can_be_packed
 from mpicoll.runtime.paths import offer
 from mpicoll.runtime.progress import faults
@@ -28,11 +28,8 @@ from mpicoll.settings import settings
 
 #: method, arguments, algorithm, stream
 GroupedCall = tuple[str, tuple[Any, ...], Any, Any]
-T = TypeVar("T")
 #: makes one call
 Run = Callable[[str, tuple[Any, ...], Any, Any], None]
-#: packed or fused calls that a communicator remembers
-MOST_REMEMBERED = 64
 
 
 @dataclass
@@ -85,15 +82,6 @@ class Grouped:
         self.joined: dict[Hashable, Any] = {}
         self.groups: Known[list[Part]] = Known()
 
-    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return packed or fused calls that are remembered, made now if they are not."""
-        if key not in self.joined:
-            if len(self.joined) >= MOST_REMEMBERED:
-                del self.joined[next(iter(self.joined))]
-            self.joined[key] = make()
-        found: T = self.joined[key]
-        return found
-
 
 def run_calls(calls: list[GroupedCall], context: Context, comm: Any) -> None:
     """Make calls, those that are alike as one; all ranks make the same calls in the same order.
@@ -116,9 +104,9 @@ def run_lists(call: GroupedCall, context: Context, comm: Any) -> bool:
         context: the communicator's.
         comm: the communicator.
     """
-    method, arguments, algorithm, stream = call
-    if method not in PACKABLE or not any(_is_list_of_arrays(one) for one in arguments[: _places(method)]):
+    if not _has_lists(call):
         return False
+    method, arguments, algorithm, stream = call
     identities = [tuple(map(id, a)) if type(a) in (list, tuple) else a if type(a) is int else id(a) for a in arguments]
     _run_known((method, *identities, algorithm, _address(stream)), lambda: each_of(call), context, comm)
     return True
@@ -126,9 +114,9 @@ def run_lists(call: GroupedCall, context: Context, comm: Any) -> bool:
 
 def each_of(call: GroupedCall) -> list[GroupedCall]:
     """Return the call of each array where buffers are lists of arrays, else the call."""
-    method, arguments, algorithm, stream = call
-    if method not in PACKABLE or not any(_is_list_of_arrays(one) for one in arguments[: _places(method)]):
+    if not _has_lists(call):
         return [call]
+    method, arguments, algorithm, stream = call
     buffers, rest = arguments[: _places(method)], arguments[_places(method) :]
     lengths = {len(one) for one in buffers if _is_list_of_arrays(one)}
     if len(lengths) > 1 or any(not (_is_list_of_arrays(b) or b is None or is_in_place(b)) for b in buffers):
@@ -139,9 +127,13 @@ def each_of(call: GroupedCall) -> list[GroupedCall]:
 
 def _address(stream: Any) -> int | None:
     """Return the address of a call's stream, None where none is given; what is no stream is refused later."""
-    return (
-        None if stream is None or not (hasattr(stream, "ptr") or hasattr(stream, "cuda_stream")) else address_of(stream)
-    )
+    return address_of(stream) if stream is not None and is_stream(stream) else None
+
+
+def _has_lists(call: GroupedCall) -> bool:
+    """Tell whether a call that can be packed has lists of arrays as buffers."""
+    method, arguments, *_ = call
+    return method in PACKABLE and any(_is_list_of_arrays(one) for one in arguments[: _places(method)])
 
 
 def _is_list_of_arrays(buffer: Any) -> bool:
@@ -241,7 +233,8 @@ def _part(
     if plan is None:
         with on(first.device, call[3]) as address:
             sizes = tuple(one.count for one in operands)
-            packed = grouped.kept(
+            packed = kept(
+                grouped.joined,
                 (*kind, _address(call[3]), address, sizes),
                 lambda: PackedCalls(call, operands, context.rank, context.size, address),
             )
@@ -250,7 +243,7 @@ def _part(
     where = homes[0].device, None if homes[0].moved else call[3]
     with on(*where) as address:
         key = *kind, address, settled, tuple(map(_memory_of, homes))
-        fused = grouped.kept(key, lambda: FusedCalls(plan, homes, context, address))
+        fused = kept(grouped.joined, key, lambda: FusedCalls(plan, homes, context, address))
         before, after = _around(homes)
         if (before or after) and is_captured(address):
             offer.refuse_copies(first)

@@ -71,9 +71,10 @@ class FusedCalls:
             context: the communicator's.
             stream: address of the current stream, on which they are.
         """
-        self._plan, self._context, self._stream = plan, context, stream
+        self._context, self._stream = context, stream
         self._key = "fused", object()  # of no other call
         self._calls = [_without_memory(one) for one in calls]
+        self._decision = Decision(_together(calls), plan)
         self._device = self._calls[0].device
         self._owner, self._items = current_stream(self._device), None
 
@@ -89,8 +90,8 @@ class FusedCalls:
         context.take_turn()
         try:
             context.calls += 1
-            what, file = Decision(_together(self._calls), self._plan), modes().trace
-            record = context.recorder.begin("blocking", self._calls[0].method.capitalize(), context.calls, what, file)
+            method = self._decision.operands.method.capitalize()
+            record = context.recorder.begin("blocking", method, context.calls, self._decision, modes().trace)
             with at(self._device), record:
                 running.run(self._program(places, is_captured(self._stream)), context)
         finally:
@@ -117,13 +118,14 @@ class FusedCalls:
 
     def _made(self, places: np.ndarray, captured: bool) -> Any:
         """Return the calls bound on their stream; arguments as in `_program`."""
-        plan, context, way = self._plan, self._context, path(self._plan.path)
+        together, plan = self._decision.operands, self._decision.plan
+        context, way = self._context, path(plan.path)
         if not captured and way.lacks(context, plan):
-            context.complete(lambda _: way.provide(context, plan), f"a group of {self._calls[0].method}")
+            context.complete(lambda _: way.provide(context, plan), f"a group of {together.method}")
         with on(self._device, self._owner):
             items = way.items(plan, self._calls, places, context, self._stream)
         if not captured:  # so that it ends with the others of its plan
-            known = context.cache.remember(self._key, Remembered(_together(self._calls), plan))
+            known = context.cache.remember(self._key, Remembered(together, plan))
             context.cache.keep(known, (0, self._stream), items.bound)
         return items
 

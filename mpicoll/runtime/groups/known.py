@@ -1,4 +1,4 @@
-"""What was made of buffers, found by their identity, as long as they live and are as they were."""
+"""Things that were made before, and are found again: tables with a bound, and tables by the identity of buffers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,28 @@ from mpicoll.runtime.arguments.bufspec import is_in_place
 from mpicoll.runtime.call.call_key import UnreadableError
 from mpicoll.runtime.call.shortcut import buffer_check
 
-#: groups that are remembered at most
+#: things that a table has at most
 MOST = 64
+K = TypeVar("K")
 T = TypeVar("T")
 
 
+def kept(table: dict[K, T], key: K, make: Callable[[], T]) -> T:
+    """Return the thing of a key, made now if the table has none; the oldest one goes where there are too many."""
+    if key not in table:
+        put(table, key, make())
+    return table[key]
+
+
+def put(table: dict[K, T], key: K, made: T) -> None:
+    """Put a thing into a table; the oldest one goes where there are too many."""
+    if key not in table and len(table) >= MOST:
+        del table[next(iter(table))]
+    table[key] = made
+
+
 class Known(Generic[T]):
-    """Things by a key that has the identity of the buffers of which they were made.
+    """Things by a key that has the identity of the buffers of which they were made, as long as these are as they were.
 
     A CuPy array cannot be changed, so that its identity says all while it lives; others are compared.
 
@@ -71,6 +86,4 @@ class Known(Generic[T]):
                     checks.append((place, buffer_check(buffer)))
         except UnreadableError:
             return
-        if len(self._entries) >= MOST:
-            del self._entries[next(iter(self._entries))]
-        self._entries[key] = made, checks, (watched, keep)
+        put(self._entries, key, (made, checks, (watched, keep)))

@@ -15,15 +15,12 @@ from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.cuda.by_device import work_on
 from mpicoll.runtime.cuda.streams import CAPTURED, current_address, is_captured, on
 from mpicoll.runtime.groups.first import CHANNELS
-from mpicoll.runtime.groups.known import Known
+from mpicoll.runtime.groups.known import Known, kept
 from mpicoll.runtime.groups.letters import GroupedMessage, Letter, Packet, read_letters, travelling
 from mpicoll.runtime.groups.on_host import HostExchange
 from mpicoll.runtime.paths.mapped.channels import Transfer
 from mpicoll.runtime.program.local_work import Action
 from mpicoll.settings import settings
-
-#: packets that a communicator remembers
-MOST_REMEMBERED = 64
 
 
 def run_messages(messages: list[GroupedMessage], context: Context, comm: Any) -> None:
@@ -143,12 +140,9 @@ def _packet(letters: list[Letter], known: dict[Hashable, Packet]) -> Packet:
     (device,) = devices
     with on(device, None) as stream:
         key = letters[0].sends, letters[0].peer, device, stream, tuple(letter.nbytes for letter in letters)
-        if key not in known:
-            if len(known) >= MOST_REMEMBERED:
-                del known[next(iter(known))]
-            known[key] = Packet(letters, stream)
-        known[key].aim(letters)
-    return known[key]
+        packet = kept(known, key, lambda: Packet(letters, stream))
+        packet.aim(letters)
+    return packet
 
 
 def _deliver(letters: list[Letter]) -> None:
