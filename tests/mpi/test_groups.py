@@ -1,7 +1,6 @@
-"""Groups: calls that are alike are one call, messages travel together; results are those of single calls."""
+"""Groups of collective calls: those that are alike are one call; results are those of single calls."""
 
 import gc
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import mpicoll
 from mpi.made_up_device import install
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.groups import calls as grouped_calls
-from mpicoll.runtime.groups import letters
 from mpicoll.runtime.groups.packed import PACKABLE
 from mpicoll.runtime.mpi.cuda_aware import Awareness
 from mpicoll.runtime.point_to_point import parcel
@@ -19,19 +17,11 @@ from mpicoll.runtime.point_to_point import parcel
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
 RIGHT, LEFT = (RANK + 1) % SIZE, (RANK - 1) % SIZE
-several = pytest.mark.mpi(min_size=2)
 #: elements of a block of each array
 COUNTS = (3, 0, 1000, 17, 1)
 ROOT = SIZE - 1
 REST = {"Bcast": (ROOT,), "Reduce": (MPI.SUM, ROOT), "Gather": (ROOT,), "Scatter": (ROOT,)}
 IN_PLACE = MPI.IN_PLACE
-
-
-@pytest.fixture
-def comm():
-    made = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
-    yield made
-    made.Free()
 
 
 def values(method, number, count):
@@ -142,21 +132,6 @@ def test_lists_of_arrays_in_a_group_are_as_single_ones(comm):
     assert all((y == 2 * SIZE).all() for y in (*ys, z))
 
 
-@several
-def test_messages_that_fail_are_not_used_again(comm):
-    """One that is longer than its array; the next group of the same arrays has messages of its own."""
-    x, y = np.arange(6.0), np.zeros(4)
-    peer = 1 - RANK if RANK < 2 else MPI.PROC_NULL
-    for count in (6, 4):
-        with pytest.raises(MPI.Exception) if count == 6 and RANK == 1 else nullcontext(), mpicoll.group(comm):
-            if RANK == 0:
-                comm.Send(x[:count], peer)
-            else:
-                comm.Recv(y, peer)
-        comm.Barrier()
-    assert RANK != 1 or y.tolist() == [0, 1, 2, 3]
-
-
 def test_a_rank_may_have_strided_arrays(comm):
     """What one rank packs is packed by all, or they would make different calls."""
     step = 2 if RANK == 0 else 1
@@ -208,44 +183,6 @@ def test_many_arrays_make_more_than_one_call(comm, monkeypatch):
     xs = [np.full(50, 1.0) for _ in range(7)]
     assert calls_made(comm, lambda: comm.Allreduce(IN_PLACE, xs)) == 4
     assert all((x == SIZE).all() for x in xs)
-
-
-@several
-@pytest.mark.parametrize("most", [0, 1 << 20])
-def test_messages_do_not_wait_for_each_other(comm, monkeypatch, most):
-    """All ranks send first, and receive in another order; those between two ranks travel as one, or not."""
-    monkeypatch.setattr(letters, "MOST", most)
-    for turn in range(3):
-        sent = [np.arange(1.0 + k * 20_000) + RANK + turn for k in range(4)]
-        got = [np.zeros(1 + k * 20_000) for k in range(4)]
-        own = np.zeros(3)
-        with mpicoll.group(comm):
-            for k in (0, 1, 2, 3):
-                comm.Send(sent[k], RIGHT, k % 3)
-            comm.Send(np.full(3, 7.0), RANK, 5)
-            comm.Recv(got[2], LEFT, 2)
-            comm.Recv(got[1], LEFT, 1)
-            comm.Recv(got[0], LEFT)
-            comm.Recv(got[3], LEFT, 0)
-            comm.Recv(own, RANK, 5)
-            comm.Send(sent[0], MPI.PROC_NULL)
-            comm.Recv(got[0], MPI.PROC_NULL)
-        for k in range(4):
-            assert (got[k] == np.arange(1.0 + k * 20_000) + LEFT + turn).all()
-        assert (own == 7).all()
-
-
-@several
-def test_a_halo_exchange_with_strided_edges(comm):
-    """Columns go to both neighbours."""
-    grid = np.zeros((10, 12))
-    grid[:, 1:-1] = RANK + 1
-    for _ in range(3):
-        with mpicoll.group(comm):
-            comm.Sendrecv(grid[:, 1], LEFT, 1, grid[:, -1], RIGHT, 1)
-            comm.Sendrecv(grid[:, -2], RIGHT, 2, grid[:, 0], LEFT, 2)
-        assert (grid[:, 0] == LEFT + 1).all()
-        assert (grid[:, -1] == RIGHT + 1).all()
 
 
 def test_a_block_that_raises_makes_nothing(comm):
@@ -323,15 +260,3 @@ def made_up_batch(made_up):
             return lambda: [made_up.copy(to, origin, nbytes, 4, stream) for to, origin, nbytes in self.copies]
 
     return Batch
-
-
-@several
-def test_messages_of_other_arrays_each_time_leave_nothing_behind(comm):
-    """More groups than are remembered; the requests of those that go are freed."""
-    for turn in range(200):
-        x, y = np.full(5, RANK + 10.0 * turn), np.zeros(5)
-        with mpicoll.group(comm):
-            comm.Send(x, RIGHT)
-            comm.Recv(y, LEFT)
-        assert (y == LEFT + 10.0 * turn).all()
-    assert len(comm._get_context().others["messages"]._entries) <= 64
