@@ -1,6 +1,7 @@
 """How often the benchmark times a call, and what it says about the times."""
 
 import io
+import threading
 
 import numpy as np
 import pytest
@@ -235,6 +236,38 @@ def test_a_report_that_is_interrupted_says_after_how_many_of_how_many():
     report.say("what the main thread still has to say")
     assert out.getvalue() == "# interrupted after 1 of 7 measurements (SIGINT), wrong elements: 0\n"
     assert report.verdict == "interrupted"
+
+
+def test_the_end_counts_the_rows_of_the_file_whenever_a_signal_comes(tmp_path):
+    """The end is written by another thread, as late as just before the file has a row."""
+    file = tmp_path / "run.json"
+    results = Results(file)
+    report = Report({}, None, results, total=3)
+    results.begin()
+    add = results.add
+
+    def add_late(kind, **line):
+        if kind == "row" and len(report.rows) == 2:
+            signalled.start()
+            signalled.join(0.2)
+        add(kind, **line)
+
+    results.add = add_late
+    signalled = threading.Thread(target=report.interrupt, args=("SIGINT",))
+    for _ in range(3):
+        report.keep(measured("bcast", True))
+    signalled.join()
+    found = read(file)
+    assert found["end"]["measured"] == len(found["rows"]) >= 2
+
+
+def test_an_end_is_not_followed_by_another(tmp_path):
+    report = Report({}, io.StringIO(), total=1)
+    report.keep(measured("bcast", True))
+    report.end()
+    out = report.out
+    report.interrupt("SIGINT")
+    assert "interrupted" not in out.getvalue()
 
 
 def test_wrong_elements_are_the_verdict_of_an_interrupted_report_too():

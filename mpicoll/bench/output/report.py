@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any, TextIO
@@ -13,7 +14,6 @@ from mpicoll.bench.output.rows import Row, TableRow
 
 #: wrong results that are described in words
 COMPLAINTS = 20
-
 
 
 @dataclass
@@ -33,6 +33,7 @@ class Report:
         interruption: why the run ends before all is measured; "".
         begun: when the header was printed, in seconds; None before.
         columns: of the table.
+        ended: nothing is written down any more.
     """
 
     header: dict[str, Any]
@@ -47,6 +48,8 @@ class Report:
     interruption: str = ""
     begun: float | None = None
     columns: Columns = field(default_factory=Columns)
+    ended: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)  # a signal's end is another thread's
 
     def say(self, *lines: str) -> None:
         """Print lines."""
@@ -84,9 +87,11 @@ class Report:
         self.say(*above, *columns.head())
 
     def keep(self, row: Row) -> None:
-        """Write down what was measured."""
-        self.rows.append(row)
-        self.results.add("row", mode=self.mode, **row.record())
+        """Write down what was measured: the end counts the rows that the file has."""
+        with self._lock:
+            if not self.ended:
+                self.rows.append(row)
+                self.results.add("row", mode=self.mode, **row.record())
 
     def line(self, *cells: str) -> None:
         """Print a row of the table."""
@@ -114,7 +119,11 @@ class Report:
         return done + (f", wrong elements: {self.wrong}{verdict}" if self.mode == "times" else "")
 
     def end(self) -> None:
-        """Print the last line, and end the file."""
+        """Print the last line, and end the file; the first to come here does, a signal or the run."""
+        with self._lock:
+            if self.ended:
+                return
+            self.ended = True
         self.say(self.conclusion)
         counts = {"measured": len(self.rows), "of": self.total, "seconds": round(self.seconds, 3)}
         wrong = self.wrong if self.mode == "times" else None
