@@ -26,6 +26,8 @@ LAYERS = [
     ["schedule"],
     ["algorithms"],
     ["analysis"],
+    ["simulate"],
+    ["pictures"],
     ["dispatch"],
     ["runtime.mpi.environment"],
     ["versions"],
@@ -56,6 +58,7 @@ LAYERS = [
     ["bench.output"],
     ["bench.tables"],
     ["bench.run", "bench.interruption", "bench.warm"],
+    ["cli"],
     ["bench.__main__", "__main__"],
 ]
 #: the layers that know neither arrays nor MPI

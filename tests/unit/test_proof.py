@@ -4,7 +4,7 @@ import pytest
 
 import mpicoll
 from mpicoll import ScheduleError, UnsupportedError
-from mpicoll.__main__ import describe
+from mpicoll.cli.show import describe
 from mpicoll.algorithms import get, registry, unregister
 from mpicoll.analysis.proof import MOST_CELLS
 from unit.users_algorithms import alone, planned, register, ring, wrong_from
