@@ -1,0 +1,1 @@
+"""Machines, and the time that schedules take on them."""

@@ -1,0 +1,218 @@
+"""The event simulator: when each message and each local work of all ranks begins and ends.
+
+A message begins when both ranks have started it and all links of its route have room for it.  It holds them for the
+machine's `extra` and its bytes at the rate of the slowest link; it arrives the route's latency after its start and
+its bytes.  So k messages in a row out of one port arrive after alpha + (k-1) * extra + k * bytes / bandwidth: the
+cost model of `analysis/cost.py`.  A link that is faster than a message has room for others beside it.
+
+What happens at one time is done in this order: messages end, ranks go on, messages begin.  Of a rank's messages the
+one that it started first begins first, unless another one has room and it has not.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+
+from mpicoll.errors import ScheduleError
+from mpicoll.simulate.actions import Action, Post
+from mpicoll.simulate.network import Network
+from mpicoll.simulate.result import NOTHING, Run
+
+#: events: a message leaves its links, a message has arrived, a rank's local work is done
+FREED, ARRIVED, WORKED = range(3)
+#: a link with less room than this has none
+ROOM = 1e-9
+#: times that differ by less than this part of them are one
+SAME = 1e-12
+
+
+def simulate(actions: Sequence[Iterator[Action]], network: Network, extra: float = 0.0) -> Run:
+    """Run all ranks' actions to their end.
+
+    Args:
+        actions: of each rank.
+        network: that the messages take.
+        extra: seconds that a message holds its links besides its bytes.
+
+    Raises:
+        ScheduleError: ranks wait for messages for ever.
+    """
+    engine = _Engine(actions, network, extra)
+    engine.go()
+    return engine.run
+
+
+class _Rank:
+    """A rank: what it waits for, and why it went on last."""
+
+    __slots__ = ("actions", "cause", "done", "ended", "finish", "waits", "working")
+
+    def __init__(self, actions: Iterator[Action]) -> None:
+        self.actions = actions
+        self.done: set[int] = set()  # messages that are complete and were not awaited yet
+        self.waits: set[int] = set()
+        self.finish: dict[int, float] = {}  # local work -> when it ends
+        self.working = 0.0
+        self.cause = NOTHING
+        self.ended = False
+
+
+class _Engine:
+    def __init__(self, actions: Sequence[Iterator[Action]], network: Network, extra: float) -> None:
+        self.ranks = [_Rank(a) for a in actions]
+        self.network, self.extra = network, extra
+        self.run = Run(network, len(actions))
+        self.bandwidth = [link.bandwidth for link in network.links]
+        self.room = [1.0] * len(network.links)
+        self.posted: dict[tuple[int, int, int], deque[tuple[Post, float]]] = defaultdict(deque)
+        self.ready: list[list[tuple[int, int]]] = [[] for _ in actions]  # by source: (number among its own, message)
+        self.waiting: dict[int, dict[int, None]] = defaultdict(dict)  # link -> sources that wait for room on it
+        self.held: dict[int, tuple[tuple[int, ...], list[float]]] = {}
+        self.handles: dict[int, tuple[int, int]] = {}
+        self.retry: dict[int, int] = {}  # source -> message that made room for it
+        self.awake: list[int] = []
+        self.events: dict[float, list[tuple[int, int]]] = defaultdict(list)  # time -> (kind, message or rank)
+        self.times: list[float] = []  # a heap of the keys: many events have the same time
+
+    def go(self) -> None:
+        """Run until nothing happens any more."""
+        self.awake = list(range(len(self.ranks)))
+        now = 0.0
+        while True:
+            for rank in self.awake:
+                self._advance(rank, now)
+            self.awake.clear()
+            self._begin_all(now)
+            if not self.times:
+                break
+            now = self.times[0]
+            until = now + now * SAME
+            while self.times and self.times[0] <= until:
+                for kind, subject in self.events.pop(heappop(self.times)):
+                    self._happen(kind, subject)
+        self._check()
+        self.run.seconds = max(now, max((r.working for r in self.ranks), default=0.0))
+
+    def _check(self) -> None:
+        stuck = next((n for n, rank in enumerate(self.ranks) if not rank.ended), None)
+        if stuck is not None:
+            raise ScheduleError(f"rank {stuck} waits for messages for ever")
+
+    def _at(self, time: float, kind: int, subject: int) -> None:
+        found = self.events[time]
+        if not found:
+            heappush(self.times, time)
+        found.append((kind, subject))
+
+    def _happen(self, kind: int, subject: int) -> None:
+        if kind == WORKED:
+            self.awake.append(subject)
+            self.ranks[subject].cause = self.run.last_work(subject)
+            return
+        source, target = self.run.source[subject], self.run.target[subject]
+        if kind == FREED:
+            links, shares = self.held.pop(subject)
+            for link, share in zip(links, shares, strict=True):
+                self.room[link] += share
+                if self.waiting:
+                    self.retry.update(dict.fromkeys(self.waiting.pop(link, ()), subject))
+            if self.ready[source]:
+                self.retry[source] = subject
+            self._complete(source, self.handles[subject][0], subject)
+        else:
+            self._complete(target, self.handles.pop(subject)[1], subject)
+
+    def _complete(self, number: int, handle: int, message: int) -> None:
+        rank = self.ranks[number]
+        if handle in rank.waits:
+            rank.waits.discard(handle)
+            if not rank.waits:
+                rank.cause = message
+                self.awake.append(number)
+        else:
+            rank.done.add(handle)
+
+    def _advance(self, number: int, now: float) -> None:
+        """Let a rank act until it must wait."""
+        rank = self.ranks[number]
+        for action in rank.actions:
+            kind = action[0]
+            if kind == "start":
+                for post in action[1]:
+                    self._post(number, post, now)
+            elif kind == "wait":
+                waits = {handle for handle in action[1] if handle not in rank.done}
+                rank.done.difference_update(action[1])
+                if waits:
+                    rank.waits = waits
+                    return
+            elif kind == "work":
+                begin = max(now, rank.working)
+                rank.working = rank.finish[action[2]] = begin + action[1]
+                self.run.add_work(number, action[2], begin, rank.working, rank.cause)
+            elif rank.finish[action[1]] > now:
+                self._at(rank.finish[action[1]], WORKED, number)
+                return
+        rank.ended = True
+
+    def _post(self, number: int, post: Post, now: float) -> None:
+        sends, peer, tag, _, _ = post
+        name = (number, peer, tag) if sends else (peer, number, tag)
+        waiting = self.posted[name]
+        if not waiting or waiting[0][0][0] == sends:
+            waiting.append((post, now))
+            return
+        other = waiting.popleft()[0]
+        if not waiting:
+            del self.posted[name]
+        mine, theirs = (post, other) if sends else (other, post)
+        message = self.run.add_message(name[0], name[1], mine[3], now, self.ranks[number].cause)
+        self.run.name_message(mine[4], theirs[4])
+        self.handles[message] = (mine[4], theirs[4])
+        insort(self.ready[name[0]], (mine[4], message))
+        self.retry.setdefault(name[0], NOTHING)
+
+    def _begin_all(self, now: float) -> None:
+        """Begin all messages that have room, those first that have been ready for longest."""
+        retry, self.retry = self.retry, {}
+        for source in sorted((s for s in retry if self.ready[s]), key=lambda s: self.ready[s][0][1]):
+            self._begin(source, now, retry[source])
+
+    def _begin(self, source: int, now: float, freed: int) -> None:
+        ready = self.ready[source]
+        kept = []
+        for place, one in enumerate(ready):
+            full = self._take(source, one[1], now, freed)
+            if full is not None:
+                self.waiting[full][source] = None
+                kept.append(one)
+                if full == 2 * source:  # the port: nothing of this rank has room
+                    kept += ready[place + 1 :]
+                    break
+        self.ready[source] = kept
+
+    def _take(self, source: int, message: int, now: float, freed: int) -> int | None:
+        """Begin a message; return a link that has no room for it, None if all have."""
+        latency, links = self.network.route(source, self.run.target[message])
+        rate = self.network.most
+        for link in links:
+            rate = min(rate, self.bandwidth[link])
+        shares = []
+        for link in links:
+            share = rate / self.bandwidth[link] if rate != self.bandwidth[link] else 1.0
+            if share > self.room[link] + ROOM:
+                return link
+            shares.append(share)
+        for link, share in zip(links, shares, strict=True):
+            self.room[link] -= share
+        self.held[message] = links, shares
+        flow = self.run.nbytes[message] / rate
+        end = now + self.extra + flow
+        arrival = max(end, now + latency + flow)
+        self.run.begin_message(message, now, end, arrival, links, freed)
+        self._at(end, FREED, message)
+        self._at(arrival, ARRIVED, message)
+        return None
