@@ -7,7 +7,8 @@ from pathlib import Path
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
 from mpicoll.algorithms.families import FAMILIES, cells
-from mpicoll.analysis.draw import draw
+from mpicoll.pictures.film import film
+from mpicoll.pictures.text import View, draw
 from mpicoll.schedule.collectives import COLLECTIVES
 from mpicoll.settings import TABLE
 
@@ -27,8 +28,12 @@ def algorithms_page() -> str:
         "that are packed included.\n"
         "Each is proven for 1 to 17, 32 and 64 ranks (`python -m mpicoll verify`); its card says why this holds for\n"
         "all sizes.\n"
-        "A picture shows, for 4 ranks, the blocks of the input and then those of the output after every round:\n"
-        "a moved block as its number (source and target for alltoall), a reduced one as the ranks that are in it.\n",
+        "A picture shows what each of 4 ranks has at the start and after every round, a column a block.  A round is\n"
+        "the time of one message through a rank's port.  A cell is ✓ for a block that is complete, a dot for none, o\n"
+        "for one on its way, the ranks that are in a value that is not complete (01|23: two values, not combined), or, of\n"
+        "an alltoall, source and target of a block (1✓: that of rank 1 has arrived).  Below stand the messages:\n"
+        "2>3 b1:01 is block 1, made of ranks 0 and 1, on its way from rank 2 to rank 3.\n"
+        "`python -m mpicoll show` draws any number of ranks.\n",
     ]
     parts += [
         "## The families\n",
@@ -46,7 +51,7 @@ def algorithms_page() -> str:
 
 def _card(card: Algorithm) -> str:
     needs = "; ".join(card.restrictions()) or "nothing"
-    picture = draw(card.collective, card.schedules(4), root=0)
+    picture = draw(film(card.row, card.schedules(4)), View(100))
     return (
         f"### {card.collective}: {card.name}\n\n{card.idea}\n\n"
         f"- cost: `{card.cost}`\n- blocks: {card.declared_space('`')}\n- needs: {needs}\n"

@@ -1,34 +1,107 @@
-"""`python -m mpicoll show`: an algorithm's card, steps and picture."""
+"""`python -m mpicoll show`: a collective before and after, or an algorithm step by step.
+
+    show allreduce                      what each rank has before and after
+    show allreduce ring --ranks 8       every round: what each rank has, and what moved
+    show bcast ring/8 --chart           in 8 segments: which link carries what in which round
+
+A round is the time of one message through a rank's port.
+"""
 
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
+import textwrap
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
-from mpicoll.analysis.draw import draw
+from mpicoll.cli.numbers import choice, host_of_ranks, whole_numbers
+from mpicoll.pictures import text
+from mpicoll.pictures.film import Film, film
+from mpicoll.pictures.links import link_chart
+from mpicoll.schedule.collectives import Collective, collective
+from mpicoll.schedule.ir import Schedule
 
-NAME, HELP = "show", "an algorithm's card, steps and picture"
+NAME, HELP = "show", "a collective before and after, or an algorithm step by step"
+#: columns of what is no terminal
+WIDTH = 80
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     parser.add_argument("collective")
-    parser.add_argument("algorithm")
-    parser.add_argument("--ranks", "--size", type=int, default=4)
-    parser.add_argument("--root", type=int, default=0)
+    parser.add_argument("algorithm", nargs="?", help="and segments, such as ring or ring/4")
+    parser.add_argument("--ranks", "--size", type=int, default=4, help="how many (4)")
+    parser.add_argument("--root", type=int, default=0, help="of collectives that have one (0)")
+    parser.add_argument("--hosts", default="", help="how many, or the ranks of each: 2 or 0-3,4-7")
+    parser.add_argument("--rank", default="", help="draw only these ranks, and their steps: 2 or 0-3,6")
+    parser.add_argument("--round", default="", help="draw only these rounds: 3 or 0-2")
+    parser.add_argument("--brief", action="store_true", help="a line for each round")
+    parser.add_argument("--chart", action="store_true", help="which link carries what in which round")
+    parser.add_argument("--steps", action="store_true", help="the schedule of each rank, too")
+    parser.add_argument("--width", type=int, default=0, help="columns to draw in (those of the terminal)")
 
 
 def run(chosen: argparse.Namespace) -> None:
-    """Print the card and the picture."""
-    card = registry.require(chosen.collective, chosen.algorithm, chosen.ranks)
-    print(describe(card))
+    """Print the picture."""
+    row = collective(chosen.collective)
+    if chosen.ranks < 1 or not 0 <= chosen.root < chosen.ranks:
+        raise ValueError(f"--root {chosen.root}: the ranks are 0 to {chosen.ranks - 1}")
+    if not chosen.algorithm:
+        _show_collective(row, chosen)
+        return
+    name, segments = choice(chosen.algorithm)
+    card = registry.require(row.name, name, chosen.ranks)
     schedules = card.schedules(chosen.ranks, chosen.root)
-    root = f", root {chosen.root}" if card.row.rooted else ""
-    print(f"\nOn {chosen.ranks} ranks{root}:\n")
-    print(draw(card.collective, schedules, root=chosen.root))
-    for rank, schedule in enumerate(schedules):
-        print(f"\nrank {rank}:\n{schedule}")
+    hosts = host_of_ranks(chosen.hosts, chosen.ranks) if chosen.hosts else ()
+    made = film(row, schedules, root=chosen.root, segments=segments, hosts=hosts)
+    width = chosen.width or (shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH)
+    print(f"{_wrapped(describe(card), width)}\n\n{_title(made, name)}\n")
+    print(_picture(made, chosen, width))
+    if chosen.rank or chosen.steps:
+        _print_steps(schedules, whole_numbers(chosen.rank) if chosen.rank else range(chosen.ranks))
+
+
+def _show_collective(row: Collective, chosen: argparse.Namespace) -> None:
+    methods = ", ".join(row.methods)
+    root = f", root {chosen.root}" if row.rooted else ""
+    print(f"{row.name} ({methods}) on {chosen.ranks} ranks{root}\n")
+    print(text.before_and_after(row, chosen.ranks, chosen.root))
+    print(f"\n{text.meaning(row)}")
+    names = [card.name for card in registry.known(row.name)]
+    print(f"\nalgorithms: {', '.join(names)}\npython -m mpicoll show {row.name} {names[0]} draws one")
+
+
+def _title(made: Film, name: str) -> str:
+    root = f", root {made.root} (*)" if made.row.rooted else ""
+    cut = f" in {made.segments} segments" if made.segments > 1 else ""
+    sent = sum(len(frame.arrows) for frame in made.frames)
+    return f"{made.row.name} {name} on {made.size} ranks{root}{cut}: {made.rounds} rounds, {sent} messages"
+
+
+def _wrapped(described: str, width: int) -> str:
+    """Return a card whose lines fit; what goes on stands below its beginning."""
+    lines = []
+    for line in described.splitlines():
+        label = len("proven: ") if ": " in line[:9] else 0
+        lines += textwrap.wrap(line, width, subsequent_indent=" " * label, break_on_hyphens=False) or [""]
+    return "\n".join(lines)
+
+
+def _picture(made: Film, chosen: argparse.Namespace, width: int) -> str:
+    numbers = [whole_numbers(given) if given else () for given in (chosen.rank, chosen.round)]
+    view = text.View(width, *numbers)
+    if chosen.chart:
+        return link_chart(made, width)
+    if chosen.brief:
+        return text.brief(made, view)
+    return f"{text.legend(made, view)}\n\n{text.draw(made, view)}"
+
+
+def _print_steps(schedules: list[Schedule], ranks: tuple[int, ...] | range) -> None:
+    for rank in ranks:
+        print(f"\nrank {rank}:\n{schedules[rank]}")
 
 
 def describe(card: Algorithm) -> str:

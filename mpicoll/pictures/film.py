@@ -115,9 +115,10 @@ def film(
         messages[round(message.end)].append(message)
     for work in run.works:
         works[round(work.start)].append(work)
-    frames = [Frame((), replay.held())]
+    start = replay.held()
     for work in works[0]:
         replay.work(work.rank, work.number)
+    frames = [Frame((), start if run.seconds else replay.held())]  # a rank alone ends where it starts
     for time in range(1, round(run.seconds) + 1):
         arrows = replay.deliver(messages[time])
         for work in works[time]:

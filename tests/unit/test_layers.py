@@ -177,7 +177,7 @@ def test_no_file_is_longer_than_300_lines(file):
 PARTS = {"size", "p", "parts", "ranks", "nranks", "blocks", "segments"}
 #: functions that divide by a number of parts without splitting a count, and what they do
 DIVIDES = {
-    ("analysis/draw.py", "_cell"): "takes an id of alltoall apart, which is source*size+target",
+    ("pictures/notation.py", "ends_of"): "takes an id of alltoall apart, which is source*size+target",
     ("dispatch/select.py", "best_segments"): "a number of segments",
     ("runtime/arguments/reader.py", "_each"): "refuses a count that is no multiple",
     ("functional.py", "_divided_shape"): "refuses a shape that is no multiple",

@@ -4,9 +4,9 @@ import pytest
 
 import mpicoll
 from mpicoll import ScheduleError, UnsupportedError
-from mpicoll.cli.show import describe
 from mpicoll.algorithms import get, registry, unregister
 from mpicoll.analysis.proof import MOST_CELLS
+from mpicoll.cli.show import describe
 from unit.users_algorithms import alone, planned, register, ring, wrong_from
 
 pytestmark = pytest.mark.usefixtures("as_before")
