@@ -29,8 +29,8 @@ def algorithms_page() -> str:
         "Each is proven for 1 to 17, 32 and 64 ranks (`python -m mpicoll verify`); its card says why this holds for\n"
         "all sizes.\n"
         "A picture shows what each of 4 ranks has at the start and after every round, a column a block.  A round is\n"
-        "the time of one message through a rank's port.  A cell is ✓ for a block that is complete, a dot for none, o\n"
-        "for one on its way, the ranks that are in a value that is not complete (01|23: two values, not combined), or, of\n"
+        "the time of one message through a port.  A cell is ✓ for a block that is complete, a dot for none, o for\n"
+        "one on its way, the ranks that are in a value that is not complete (01|23: two values, not combined), or, of\n"
         "an alltoall, source and target of a block (1✓: that of rank 1 has arrived).  Below stand the messages:\n"
         "2>3 b1:01 is block 1, made of ranks 0 and 1, on its way from rank 2 to rank 3.\n"
         "`python -m mpicoll show` draws any number of ranks.\n",

@@ -130,12 +130,12 @@ def _content(film: Film, held: Held, piece: Piece) -> str:
 def legend(film: Film, view: View) -> str:
     """Return what the marks mean, in this view of this film."""
     form = fitted_cells(film, view.width, _chosen("rank", view.ranks, film.size) or range(film.size))[0]
-    what = "o: here, not (yet) in its place"
-    if form == "slots":
-        what = f"13: the block from rank 1 to rank 3, where it is now; 1{COMPLETE}: arrived"
-    elif form != "marks" and made_of_ranks(film):
-        what = "else: the ranks that are in it" if form == "full" else "else: how many ranks are in it"
-    lines = [f"{COMPLETE} complete, in the output   . not here   {what}"]
+    lines = [f"13: the block of rank 1 for rank 3, where it is now   1{COMPLETE}: it has arrived"]
+    if form != "slots":
+        what = "o: here, not (yet) in its place"
+        if form != "marks" and made_of_ranks(film):
+            what = "else: the ranks that are in it" if form == "full" else "else: how many ranks are in it"
+        lines = [f"{COMPLETE} complete, in the output   . not here   {what}"]
     if form == "full" and made_of_ranks(film) and film.size > 2:
         lines.append("0-2: ranks 0 to 2   3-1: 3, round the end, to 1   01|23: two values, apart")
     elif form == "counts" and made_of_ranks(film):
