@@ -3,7 +3,8 @@
 A message begins when both ranks have started it and all links of its route have room for it.  It holds them for the
 machine's `extra` and its bytes at the rate of the slowest link; it arrives the route's latency after its start and
 its bytes.  So k messages in a row out of one port arrive after alpha + (k-1) * extra + k * bytes / bandwidth: the
-cost model of `analysis/cost.py`.  A link that is faster than a message has room for others beside it.
+cost model of `analysis/cost.py`.  A link that is faster than a message has room for others beside it, which begin if
+they get at least half of the rate that they have alone.
 
 What happens at one time is done in this order: messages end, ranks go on, messages begin.  Of a rank's messages the
 one that it started first begins first, unless another one has room and it has not.
@@ -23,8 +24,8 @@ from mpicoll.simulate.result import NOTHING, Run
 
 #: events: a message leaves its links, a message has arrived, a rank's local work is done
 FREED, ARRIVED, WORKED = range(3)
-#: a link with less room than this has none
-ROOM = 1e-9
+#: part of its own rate with which a message begins at least
+LEAST = 0.5
 #: times that differ by less than this part of them are one
 SAME = 1e-12
 
@@ -197,17 +198,22 @@ class _Engine:
     def _take(self, source: int, message: int, now: float, freed: int) -> int | None:
         """Begin a message; return a link that has no room for it, None if all have."""
         latency, links = self.network.route(source, self.run.target[message])
-        rate = self.network.most
+        alone = rate = self.network.most
+        full = links[0]
         for link in links:
-            rate = min(rate, self.bandwidth[link])
+            bandwidth, room = self.bandwidth[link], self.room[link]
+            alone = min(alone, bandwidth)
+            left = bandwidth if room == 1.0 else bandwidth * room if room else 0.0
+            if left < rate:
+                rate, full = left, link
+        if rate < alone * LEAST:
+            return full
         shares = []
         for link in links:
-            share = rate / self.bandwidth[link] if rate != self.bandwidth[link] else 1.0
-            if share > self.room[link] + ROOM:
-                return link
+            bandwidth = self.bandwidth[link]
+            share = rate / bandwidth if rate != bandwidth else 1.0
             shares.append(share)
-        for link, share in zip(links, shares, strict=True):
-            self.room[link] -= share
+            self.room[link] = max(self.room[link] - share, 0.0)
         self.held[message] = links, shares
         flow = self.run.nbytes[message] / rate
         end = now + self.extra + flow
