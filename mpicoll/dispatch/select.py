@@ -11,6 +11,7 @@ from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
 from mpicoll.analysis.cost import pipelined
 from mpicoll.analysis.proof import demand, doubt
+from mpicoll.analysis.segments import block_bytes, pieces
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.rules import MOST_SEGMENTS, Choice, Rule, parse_choice, parse_rules
 from mpicoll.errors import UnsupportedError
@@ -18,8 +19,6 @@ from mpicoll.settings import format_bytes
 
 #: binary digits of a message size that the cost model looks at
 SIZE_DIGITS = 5
-#: numbers of segments that the cost model tries
-SEGMENTS = (1, 2, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True)
@@ -140,30 +139,17 @@ def candidates(facts: Facts) -> list[Candidate]:
 
 def best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float]:
     """Return (segments for which an algorithm takes the least time, that time in seconds)."""
-    nbytes, row = facts.nbytes or 0, PATHS[path]
-    model = row.model
-    if not pipelined(card.cost):
-        return 1, model.seconds(card.cost, facts.size, nbytes)
-    if not row.takes_segments:
-        return 1, model.seconds(card.cost, facts.size, nbytes, waves(card, facts, path))
-    block = _block(card, facts)
-    if facts.segment_bytes:
-        segments = min(max(-(-block // facts.segment_bytes), 1), MOST_SEGMENTS)
-        return segments, model.seconds(card.cost, facts.size, nbytes, segments)
-    most = max(block // row.smallest_segment, 1)
-    times = {s: model.seconds(card.cost, facts.size, nbytes, s) for s in SEGMENTS if s <= most}
-    best = min(times, key=lambda s: times[s])
-    return best, times[best]
+    size, nbytes, row = facts.size, facts.nbytes or 0, PATHS[path]
+    if facts.segment_bytes and row.takes_segments and pipelined(card.cost):
+        found = min(max(-(-block_bytes(card, size, nbytes) // facts.segment_bytes), 1), MOST_SEGMENTS)
+    else:
+        found = pieces(card, row.model, size, nbytes, row.smallest_segment, row.wave)
+    return found if row.takes_segments else 1, row.model.seconds(card.cost, size, nbytes, found)
 
 
 def waves(card: Algorithm, facts: Facts, path: str) -> int:
     """Return into how many pieces a path that takes whole blocks cuts one by itself."""
-    return max(_block(card, facts) // PATHS[path].wave, 1)
-
-
-def _block(card: Algorithm, facts: Facts) -> int:
-    """Return the bytes of a block."""
-    return -(-(facts.nbytes or 0) // card.vector_blocks(facts.size))
+    return max(block_bytes(card, facts.size, facts.nbytes or 0) // PATHS[path].wave, 1)
 
 
 def _refusal(card: Algorithm, facts: Facts, needs: dict[str, bool]) -> str | None:
