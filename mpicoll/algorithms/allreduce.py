@@ -35,7 +35,7 @@ def linear(rank: int, size: int) -> Schedule:
 
 
 @allreduce(
-    cost="2*q*(α + n*β) + q*(λ + n*γ)",
+    cost="2*q*(α + n*β) + q*(λ + (lg+1)/2*n*γ)",
     reference="folklore",
     ordered=True,
     blocks="1",

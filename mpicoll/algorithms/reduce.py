@@ -36,7 +36,7 @@ def linear(rank: int, size: int, root: int) -> Schedule:
 
 
 @reduce(
-    cost="q*(α + n*β + λ + n*γ)",
+    cost="q*(α + n*β + λ + (lg+1)/2*n*γ)",
     reference="Thakur, Rabenseifner, Gropp 2005",
     blocks="1",
     scratch="q",
@@ -68,7 +68,7 @@ def ring(rank: int, size: int, root: int) -> Schedule:
 
 
 @reduce(
-    cost="(lg+r)*(α + n*β + λ + n*γ)",
+    cost="(lg+r)*(α + n*β + λ + (lg+1)/2*n*γ)",
     reference="Thakur, Rabenseifner, Gropp 2005",
     ordered=True,
     blocks="1",
@@ -146,7 +146,7 @@ def reduce_scatter_gather(rank: int, size: int, root: int) -> Schedule:
 
 
 @reduce(
-    cost="(q+1)//2*(α + 2*o + 3*n*(β+γ) + λ)",
+    cost="(q+1)//2*(α + 2*o + 3*n*β + λ) + 3/8*q*(q+2)*n*γ",
     reference="k-nomial tree of radix 4",
     blocks="1",
     scratch="3/2*(q+1)",
@@ -161,7 +161,7 @@ def knomial_4(rank: int, size: int, root: int) -> Schedule:
 
 
 @reduce(
-    cost="q*(α + n*β + λ + n*γ)",
+    cost="q*(α + n*β + λ + (lg+1)/2*n*γ)",
     reference="De Sensi et al. 2025",
     power_of_two=True,
     blocks="1",

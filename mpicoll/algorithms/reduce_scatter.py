@@ -34,7 +34,7 @@ def linear(rank: int, size: int) -> Schedule:
 
 
 @reduce_scatter(
-    cost="2*q*α + q*(n*(β+γ) + λ) + (p-1)/p*n*β",
+    cost="2*q*α + q*(n*β + λ + (lg+1)/2*n*γ) + (p-1)/p*n*β",
     reference="folklore",
     ordered=True,
     scratch="(q+1)*p",

@@ -51,7 +51,7 @@ def ring(rank: int, size: int) -> Schedule:
 
 
 @scan(
-    cost="2*q*(α + n*β + λ + n*γ)",
+    cost="2*q*(α + n*β + λ) + lg*q*n*γ",
     reference="Blelloch 1990; Sanders, Träff 2006",
     blocks="1",
     scratch="lg",
@@ -151,7 +151,7 @@ exscan(
 )(_exclusive_ring)
 exscan(
     name="binomial",
-    cost="2*q*(α + n*β + λ + n*γ)",
+    cost="2*q*(α + n*β) + (3*q-2)*λ + 3/2*lg*q*n*γ",
     reference="Blelloch 1990; Sanders, Träff 2006",
     blocks="1",
     scratch="lg+1",
