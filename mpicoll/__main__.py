@@ -6,9 +6,9 @@ import argparse
 import sys
 
 from mpicoll import __version__
-from mpicoll.cli import info, listing, show, trace, verify, warm
+from mpicoll.cli import info, listing, show, simulate, trace, verify, warm, ways
 
-COMMANDS = (listing, show, verify, info, warm, trace)
+COMMANDS = (listing, show, ways, simulate, verify, info, warm, trace)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -17,7 +17,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
     for command in COMMANDS:
-        one = commands.add_parser(command.NAME, help=command.HELP, description=command.__doc__)
+        look = argparse.RawDescriptionHelpFormatter
+        one = commands.add_parser(command.NAME, help=command.HELP, description=command.__doc__, formatter_class=look)
         command.add(one)
         one.set_defaults(run=command.run)
     chosen = parser.parse_args(arguments)

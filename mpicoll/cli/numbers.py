@@ -51,3 +51,20 @@ def choice(text: str) -> tuple[str, int]:
     if cut and not (segments.isdecimal() and int(segments)):
         raise ValueError(f"{text!r}: after / comes a number of segments, as in ring/4")
     return name, int(segments or 1)
+
+
+def size_text(nbytes: float) -> str:
+    """Return a number of bytes in the unit in which it is short, such as "64 KiB" or "1.75 MiB"."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024 or unit == "GiB":
+            break
+        nbytes /= 1024
+    return f"{nbytes:.3g} {unit}" if nbytes < 1000 else f"{nbytes:.0f} {unit}"
+
+
+def time_text(seconds: float) -> str:
+    """Return a time in the unit in which it is short, such as "38.4 us"."""
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}" if seconds * scale < 1000 else f"{seconds * scale:.0f} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

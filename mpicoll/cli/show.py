@@ -16,12 +16,16 @@ import textwrap
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
-from mpicoll.cli.numbers import choice, host_of_ranks, whole_numbers
+from mpicoll.analysis.bounds import bound
+from mpicoll.analysis.terms import WORDS, formula, ruling, terms
+from mpicoll.cli.numbers import choice, host_of_ranks, size_text, time_text, whole_numbers
 from mpicoll.pictures import text
 from mpicoll.pictures.film import Film, film
 from mpicoll.pictures.links import link_chart
 from mpicoll.schedule.collectives import Collective, collective
 from mpicoll.schedule.ir import Schedule
+from mpicoll.settings import parse_bytes
+from mpicoll.simulate.machine import machine
 
 NAME, HELP = "show", "a collective before and after, or an algorithm step by step"
 #: columns of what is no terminal
@@ -40,6 +44,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--brief", action="store_true", help="a line for each round")
     parser.add_argument("--chart", action="store_true", help="which link carries what in which round")
     parser.add_argument("--steps", action="store_true", help="the schedule of each rank, too")
+    parser.add_argument("--bytes", default="1M", help="message size of the cost in numbers (1M)")
+    parser.add_argument("--machine", default="dgx_h100", help="its machine: a name of `simulate machines`, or a file")
     parser.add_argument("--width", type=int, default=0, help="columns to draw in (those of the terminal)")
 
 
@@ -57,7 +63,10 @@ def run(chosen: argparse.Namespace) -> None:
     hosts = host_of_ranks(chosen.hosts, chosen.ranks) if chosen.hosts else ()
     made = film(row, schedules, root=chosen.root, segments=segments, hosts=hosts)
     width = chosen.width or (shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH)
-    print(f"{_wrapped(describe(card), width)}\n\n{_title(made, name)}\n")
+    print(_wrapped(describe(card), width))
+    if card.cost:
+        print(f"\n{_costs(card, chosen, segments)}")
+    print(f"\n{_title(made, name)}\n")
     print(_picture(made, chosen, width))
     if chosen.rank or chosen.steps:
         _print_steps(schedules, whole_numbers(chosen.rank) if chosen.rank else range(chosen.ranks))
@@ -78,6 +87,24 @@ def _title(made: Film, name: str) -> str:
     cut = f" in {made.segments} segments" if made.segments > 1 else ""
     sent = sum(len(frame.arrows) for frame in made.frames)
     return f"{made.row.name} {name} on {made.size} ranks{root}{cut}: {made.rounds} rounds, {sent} messages"
+
+
+def _costs(card: Algorithm, chosen: argparse.Namespace, segments: int) -> str:
+    """Return the cost with numbers put in, beside the lower bound, and which term rules."""
+    where, nbytes = machine(chosen.machine), parse_bytes(chosen.bytes)
+    model, p = where.model, chosen.ranks
+    least = bound(card.collective, model, p, nbytes)
+    symbol, part = ruling(terms(card.cost, model, p, nbytes, segments))
+    seconds = model.seconds(card.cost, p, nbytes, segments)
+    rules = f"{symbol} rules: {WORDS.get(symbol, '')}, {part:.0%}" if symbol else "nothing takes time"
+    parts = f"latency {time_text(least.latency)}, bytes {time_text(least.bandwidth)}"
+    return (
+        f"for {size_text(nbytes)} on {p} ranks of {where.name}:\n"
+        f"{formula(card.cost, model, p, nbytes, segments)}\n"
+        f"  {rules}\n"
+        f"  no algorithm takes less than {time_text(least.seconds)} ({parts})"
+        + (f": {seconds / least.seconds:.3g} times that" if least.seconds else "")
+    )
 
 
 def _wrapped(described: str, width: int) -> str:

@@ -3,6 +3,7 @@
     0-3     blocks 0 to 3; ranks 0 to 3        6-1   ranks 6, 7, 0 and 1 of 8
     b1:01   block 1, made of ranks 0 and 1     s2    segment 2 of the only block
     b1.2    segment 2 of block 1               2>3 b1:01   rank 2 sends it to rank 3
+    b13     of an alltoall: from rank 1 to 3   b(01)3    from ranks 0 and 1 to 3
 
 Ranks are written in one character each up to 35 (a is 10), so that sets of them stay short.
 """
@@ -99,7 +100,10 @@ def _group_text(film: Film, blocks: list[int], segment: int, ranks: Ranks) -> st
         sources: dict[int, list[int]] = {}
         for source, target in (ends_of(film, block) for block in blocks):
             sources.setdefault(source, []).append(target)
-        name = ",".join(f"{digit(s)}{_targets(t, film.size)}" for s, t in sources.items())
+        alike: dict[str, list[int]] = {}
+        for source, targets in sources.items():
+            alike.setdefault(_some(targets, film.size), []).append(source)
+        name = ",".join(f"{_some(found, film.size)}{targets}" for targets, found in alike.items())
     elif film.blocks == 1:
         name = ""
     else:
@@ -112,7 +116,7 @@ def _group_text(film: Film, blocks: list[int], segment: int, ranks: Ranks) -> st
     return f"{text or 'b0'}:{ranks_text(ranks, film.size)}"
 
 
-def _targets(targets: list[int], size: int) -> str:
-    """Return the targets of blocks of one source: one as it is, several in brackets."""
-    text = ranks_text(sum(1 << t for t in targets), size)
-    return text if len(targets) == 1 else f"({text})"
+def _some(ranks: list[int], size: int) -> str:
+    """Return sources or targets of blocks: one as it is, several in brackets."""
+    text = ranks_text(sum(1 << rank for rank in ranks), size)
+    return text if len(ranks) == 1 else f"({text})"

@@ -1,0 +1,81 @@
+"""`python -m mpicoll ways`: three ways to all-reduce side by side, and the sizes at which another one wins.
+
+    ways --ranks 8 --machine dgx_h100 --bytes 8,4K,1M,64M
+
+Times are those of the cost formulas, each way with its best algorithms; `mpicoll.bench allreduce-ways` measures them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mpicoll.analysis.terms import WORDS
+from mpicoll.analysis.ways import Comparison, Crossover, compare, fastest
+from mpicoll.cli.numbers import size_text, time_text
+from mpicoll.settings import parse_bytes
+from mpicoll.simulate.machine import Machine, machine
+
+NAME, HELP = "ways", "three ways to all-reduce side by side, and where each wins"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
+    parser.add_argument("--ranks", type=int, default=8, help="how many (8)")
+    parser.add_argument("--bytes", default="8,1K,32K,256K,1M,16M,256M", help="sizes of the vector")
+    parser.add_argument("--machine", default="dgx_h100", help="a name of `simulate machines`, or a file (dgx_h100)")
+    parser.add_argument("--svg", help="a file for the plot of times over sizes (needs matplotlib)")
+
+
+def run(chosen: argparse.Namespace) -> None:
+    """Print the table and the crossovers."""
+    if chosen.ranks < 2:
+        raise ValueError("--ranks: an allreduce of one rank needs no way")
+    where = machine(chosen.machine)
+    sizes = sorted({parse_bytes(word) for word in chosen.bytes.split(",")})
+    found = compare(chosen.ranks, sizes, where.model)
+    _print_table(found, where)
+    for crossover in found.crossovers:
+        print(_sentence(crossover))
+    if not found.crossovers:
+        print(f"{found.rows[0][fastest(found.rows[0])].name} is the fastest at all these sizes")
+    if chosen.svg:
+        _draw(found, where, Path(chosen.svg))
+
+
+def _print_table(found: Comparison, where: Machine) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("bytes", "", "time", "way", "by", "what rules", box=None, pad_edge=False)
+    for ways in found.rows:
+        best = fastest(ways)
+        for place, way in enumerate(ways):
+            symbol, part = way.ruling
+            by = ", ".join(str(leg).partition(" ")[2] for leg in way.legs)
+            size, mark = size_text(way.nbytes) if not place else "", "*" if place == best else ""
+            rules = f"{WORDS.get(symbol, symbol)} {part:.0%}"
+            table.add_row(size, mark, time_text(way.seconds), way.name, by, rules)
+        table.add_section()
+    console = Console()
+    console.print(f"allreduce on {found.p} ranks of {where.name} ({where.source}); * the fastest\n", highlight=False)
+    console.print(table)
+    console.print()
+
+
+def _sentence(crossover: Crossover) -> str:
+    (before, less), (after, more) = crossover.below.ruling, crossover.above.ruling
+    return (
+        f"from {size_text(crossover.nbytes)} on {crossover.above.name} is faster than {crossover.below.name}: "
+        f"{WORDS.get(before, before)} rules below ({less:.0%}), {WORDS.get(after, after)} above ({more:.0%})"
+    )
+
+
+def _draw(found: Comparison, where: Machine, file: Path) -> None:
+    from mpicoll.cli.curves import curves
+
+    series = {
+        found.rows[0][place].name: [(float(ways[0].nbytes), ways[place].seconds) for ways in found.rows]
+        for place in range(len(found.rows[0]))
+    }
+    curves(series, file, f"three ways to all-reduce, {found.p} ranks, {where.name}", "bytes")
