@@ -39,7 +39,7 @@ def simulate_call(
             actions = [of_schedule(s, sizes) for s in schedules]
         else:
             actions = [of_program(compile_program(s, segments, 0, card.row.shared), sizes) for s in schedules]
-        return simulate(actions, network, machine.extra)
+        return simulate(actions, network, machine.extra, machine.call)
 
 
 def simulate_messages(messages: list[tuple[int, int]], machine: Machine, ranks: int, nbytes: float) -> Run:

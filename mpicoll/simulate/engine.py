@@ -30,19 +30,20 @@ LEAST = 0.5
 SAME = 1e-12
 
 
-def simulate(actions: Sequence[Iterator[Action]], network: Network, extra: float = 0.0) -> Run:
+def simulate(actions: Sequence[Iterator[Action]], network: Network, extra: float = 0.0, start: float = 0.0) -> Run:
     """Run all ranks' actions to their end.
 
     Args:
         actions: of each rank.
         network: that the messages take.
         extra: seconds that a message holds its links besides its bytes.
+        start: second at which all ranks begin to act.
 
     Raises:
         ScheduleError: ranks wait for messages for ever.
     """
     engine = _Engine(actions, network, extra)
-    engine.go()
+    engine.go(start)
     return engine.run
 
 
@@ -78,10 +79,9 @@ class _Engine:
         self.events: dict[float, list[tuple[int, int]]] = defaultdict(list)  # time -> (kind, message or rank)
         self.times: list[float] = []  # a heap of the keys: many events have the same time
 
-    def go(self) -> None:
-        """Run until nothing happens any more."""
+    def go(self, now: float) -> None:
+        """Run from this second on, until nothing happens any more."""
         self.awake = list(range(len(self.ranks)))
-        now = 0.0
         while True:
             for rank in self.awake:
                 self._advance(rank, now)

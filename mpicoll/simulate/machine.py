@@ -31,6 +31,7 @@ class Machine:
         extra: seconds of a rank's ports that a message takes besides its bytes.
         gamma: seconds of reducing one byte of one operand.
         launch: seconds of starting a reduction or copy.
+        call: seconds of every call besides all that.
         source: where the figures come from.
     """
 
@@ -40,6 +41,7 @@ class Machine:
     extra: float = 0.0
     gamma: float = 0.0
     launch: float = 0.0
+    call: float = 0.0
     source: str = ""
 
     def of_ranks(self, ranks: int) -> Network:
@@ -50,7 +52,7 @@ class Machine:
     def model(self) -> CostModel:
         """The parameters of the cost formulas, which know no topology: those inside a host."""
         alpha, bandwidth = self.network.get("alpha", 0.0), self.network.get("bandwidth", math.inf)
-        return CostModel(alpha, self.extra, 1 / bandwidth, self.gamma, self.launch, source=self.source)
+        return CostModel(alpha, self.extra, 1 / bandwidth, self.gamma, self.launch, self.call, source=self.source)
 
 
 #: one round is one message through a rank's port, whatever its bytes; local work takes no time
@@ -88,9 +90,8 @@ def _read(name: str, description: Any) -> Machine:
     kind = given.pop("kind", "switch")
     if kind not in KINDS:
         raise ValueError(f"kind {kind!r} is none of {', '.join(KINDS)}")
-    speeds = {key: given.pop(key) for key in ("extra", "gamma", "launch") if key in given}
-    found = Machine(name, kind, network={}, source=str(given.pop("source", "")), **speeds)
-    found = Machine(found.name, kind, given, found.extra, found.gamma, found.launch, found.source)
+    speeds = {key: given.pop(key) for key in ("extra", "gamma", "launch", "call") if key in given}
+    found = Machine(name, kind, source=str(given.pop("source", "")), network=given, **speeds)
     numbers = [*speeds.values(), *(v for v in given.values() if not isinstance(v, dict | list))]
     if any(isinstance(v, bool) or not isinstance(v, int | float) or v < 0 for v in numbers):
         raise ValueError("every parameter is a number, not below 0")

@@ -1,0 +1,51 @@
+"""Compares simulations with a run in which all algorithms were timed (`bench/sweep_algorithms.py --once`).
+
+    python bench/simulated.py bench/results/2026-11-28-algorithms-4xH200.json --ranks 4 --path mapped --machine h200_kernels
+
+Prints by how much a simulated time is off: half of them at most, and 95 of 100; and the worst.
+"""
+
+import argparse
+from pathlib import Path
+
+from mpicoll.algorithms import registry
+from mpicoll.bench.output.results import read
+from mpicoll.dispatch.select import Facts, waves
+from mpicoll.simulate.calls import simulate_call
+from mpicoll.simulate.machine import machine
+
+
+def compared(run, ranks, path, where):
+    """Yield (name, bytes, simulated seconds, measured seconds) of all algorithms that were timed on a path."""
+    for row in read(run)["rows"]:
+        for name, times in row["ours"].items():
+            algorithm, _, timed_on = name.partition("@")
+            if timed_on != path or "/" in algorithm:
+                continue
+            card = registry.get(row["collective"], algorithm)
+            facts = Facts(row["collective"], ranks, row["nbytes"], "device")
+            one = simulate_call(card, where, ranks, row["nbytes"], segments=waves(card, facts, path))
+            yield f"{row['collective']} {algorithm}", row["nbytes"], one.seconds, times[0] * 1e-6
+
+
+def quantile(values, part):
+    """Return the value that so large a part of the values does not exceed."""
+    return sorted(values)[min(int(part * len(values)), len(values) - 1)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--path", default="mapped")
+    parser.add_argument("--machine", default="h200_kernels")
+    options = parser.parse_args()
+    lines = list(compared(options.run, options.ranks, options.path, machine(options.machine)))
+    errors = [abs(simulated - measured) / measured for _, _, simulated, measured in lines]
+    print(f"{len(lines)} times; off by {quantile(errors, 0.5):.0%} (half), {quantile(errors, 0.95):.0%} (95 of 100)")
+    for error, (name, nbytes, simulated, measured) in sorted(zip(errors, lines, strict=True), reverse=True)[:5]:
+        print(f"  {name} of {nbytes} B: {simulated * 1e6:.1f} us simulated, {measured * 1e6:.1f} us measured ({error:.0%})")
+
+
+if __name__ == "__main__":
+    main()
