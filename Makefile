@@ -133,7 +133,7 @@ lint: $(READY_DEV)  ## ruff
 type: $(READY_DEV)  ## mypy
 	$(BIN)/mypy
 
-docs: $(READY)  ## write docs/algorithms.md and docs/settings.md
+docs: $(READY)  ## write the generated pages, and the pictures, of docs
 	$(BIN)/python docs/generate.py
 
 ci: lint type test verify  ## what must pass before a change lands, with one MPI

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))  # the files beside this one
+
+import plots
+from blocks import filled
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
 from mpicoll.algorithms.families import FAMILIES, cells
@@ -11,6 +17,7 @@ from mpicoll.pictures.film import film
 from mpicoll.pictures.text import View, draw
 from mpicoll.schedule.collectives import COLLECTIVES
 from mpicoll.settings import TABLE
+from pictures import FOLDER, PICTURES, picture
 
 GENERATED = "<!-- written by `make docs`; edit the sources instead -->\n"
 
@@ -83,13 +90,23 @@ def settings_page() -> str:
     )
 
 
-PAGES = {"algorithms.md": algorithms_page, "settings.md": settings_page}
+def tutorial_page() -> str:
+    """Return docs/tutorial.md, written by hand, with its generated blocks."""
+    return filled((Path(__file__).parent / "tutorial.md").read_text(encoding="utf-8"))
+
+
+PAGES = {"algorithms.md": algorithms_page, "settings.md": settings_page, "tutorial.md": tutorial_page}
 
 
 def main() -> None:
-    """Write the pages."""
+    """Write the pages and their pictures; plots only where matplotlib is installed."""
     for name, page in PAGES.items():
         (Path(__file__).parent / name).write_text(page(), encoding="utf-8")
+    FOLDER.mkdir(exist_ok=True)
+    for name, command in PICTURES.items():
+        (FOLDER / name).write_bytes(picture(command))
+    if importlib.util.find_spec("matplotlib"):
+        plots.broadcasts()
 
 
 if __name__ == "__main__":
