@@ -24,7 +24,7 @@ from pictures import PICTURES
 from tables import TABLES
 
 MARKER = r"<!-- (output|table|picture): ([^\n]*?) -->\n"
-BLOCK = re.compile(f"({MARKER})((?:(?!<!-- )[^\n]*\n)*)<!-- end -->")
+BLOCK = re.compile(f"({MARKER}).*?<!-- end -->", re.DOTALL)
 
 
 def filled(page: str) -> str:
