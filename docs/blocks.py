@@ -1,9 +1,9 @@
 """Fills the generated blocks of pages that are written by hand.
 
-    <!-- output: show bcast ring --size 4 -->                   what `python -m mpicoll show ...` prints
-    <!-- output: show bcast ring --size 4; until: rank 0: -->   the same, up to the line that begins so
-    <!-- table: broadcasts -->                                  a table of docs/tables.py
-    <!-- picture: ring.svg -->                                  a picture of docs/pictures.py, once it is made
+    <!-- output: show bcast ring/4 -->                        what `python -m mpicoll show ...` prints
+    <!-- output: show bcast ring/4; from: bcast ring on -->   the same from the line on that begins so
+    <!-- table: broadcasts -->                                a table of docs/tables.py
+    <!-- picture: bcast.svg -->                               a picture of docs/pictures.py, once it is made
     ...
     <!-- end -->
 
@@ -35,16 +35,16 @@ def filled(page: str) -> str:
 
 
 def _output(text: str) -> str:
-    command, _, until = text.partition("; until: ")
-    return f"```text\n$ python -m mpicoll {command}\n{shown(command, until)}```\n"
+    command, _, start = text.partition("; from: ")
+    return f"```text\n$ python -m mpicoll {command}\n{shown(command, start)}```\n"
 
 
-def shown(command: str, until: str = "") -> str:
+def shown(command: str, start: str = "") -> str:
     """Return what a command of `python -m mpicoll` prints, 80 columns wide and without colours.
 
     Args:
         command: its arguments.
-        until: the first line that begins so, and all after it, are left out; empty: none.
+        start: lines before the first that begins so are left out.
 
     Raises:
         ValueError: the command fails, or no line begins so.
@@ -52,11 +52,11 @@ def shown(command: str, until: str = "") -> str:
     printed = io.StringIO()
     with mock.patch.dict(os.environ, COLUMNS="80", NO_COLOR="1"), redirect_stdout(printed):
         status = main(shlex.split(command))
-    text = "".join(f"{line.rstrip()}\n" for line in printed.getvalue().rstrip().splitlines())
-    before, found, _ = text.partition(f"\n{until}")
-    if status or (until and not found):
-        raise ValueError(f"python -m mpicoll {command}: " + (f"status {status}" if status else f"no line {until!r}"))
-    return f"{before.rstrip()}\n...\n" if until else text
+    lines = [line.rstrip() for line in printed.getvalue().rstrip().splitlines()]
+    first = next((k for k, line in enumerate(lines) if line.startswith(start)), None)
+    if status or first is None:
+        raise ValueError(f"python -m mpicoll {command}: status {status}, no line {start!r}")
+    return "\n".join([*["..."][:first], *lines[first:], ""])
 
 
 def _table(name: str) -> str:

@@ -151,10 +151,10 @@ def test_a_block_is_filled_with_what_its_command_prints():
     assert blocks.filled(filled) == filled
 
 
-def test_an_output_can_end_before_a_line():
-    whole, part = (blocks.shown("show bcast linear --ranks 3", until) for until in ("", "rank 1:"))
-    assert "\nrank 0:\n" in part and "\nrank 1:\n" in whole
-    assert part.endswith("\n...\n") and whole.startswith(part.removesuffix("...\n"))
+def test_an_output_can_begin_later():
+    whole, part = (blocks.shown("show bcast linear --ranks 3", start) for start in ("", "rank "))
+    assert "\ncost: " in whole and "\nround 0:" in part
+    assert part.startswith("...\nrank ") and whole.endswith(part.removeprefix("..."))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_an_output_can_end_before_a_line():
         ("<!-- output: list -->\n```text\n```\n", "no `<!-- end -->`"),
         ("<!-- output: list -->\n<!-- table: broadcasts -->\n<!-- end -->\n", "no `<!-- end -->`"),
         ("<!-- output: show bcast rings -->\n<!-- end -->\n", "status 2"),
-        ("<!-- output: show bcast ring; until: rank 9: -->\n<!-- end -->\n", "no line 'rank 9:'"),
+        ("<!-- output: show bcast ring; from: rank 9 -->\n<!-- end -->\n", "no line 'rank 9'"),
     ],
 )
 def test_a_block_that_cannot_be_filled_is_an_error(page, why):
