@@ -171,6 +171,12 @@ def test_a_block_that_cannot_be_filled_is_an_error(page, why):
         blocks.filled(page)
 
 
+def test_the_output_of_a_command_that_fails_is_not_shown(monkeypatch):
+    monkeypatch.setattr(blocks, "main", lambda words: print("FAILED", *words) or 1)
+    with pytest.raises(ValueError, match="verify bcast: status 1"):
+        blocks.shown("verify bcast")
+
+
 def test_a_picture_is_what_its_command_writes(tmp_path):
     trace = tmp_path / "run.0.json"
     trace.write_text('{"otherData": {"host": "h", "wall_clock": 0}, "traceEvents": []}', encoding="utf-8")
