@@ -51,6 +51,7 @@ LAYERS = [
     ["functional", "info", "grouping"],
     ["training"],
     ["mpicoll"],
+    ["learn"],
     ["bench.errors"],
     ["bench.request"],
     ["bench.measure"],
@@ -59,7 +60,7 @@ LAYERS = [
     ["bench.tables"],
     ["bench.run", "bench.interruption", "bench.warm"],
     ["cli"],
-    ["bench.__main__", "__main__"],
+    ["bench.__main__", "__main__", "demo"],
 ]
 #: the layers that know neither arrays nor MPI
 PURE = LAYERS.index(["runtime.mpi.environment"])
