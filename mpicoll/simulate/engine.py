@@ -13,7 +13,7 @@ one that it started first begins first, unless another one has room and it has n
 from __future__ import annotations
 
 from bisect import insort
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
@@ -69,10 +69,10 @@ class _Engine:
         self.run = Run(network, len(actions))
         self.bandwidth = [link.bandwidth for link in network.links]
         self.room = [1.0] * len(network.links)
-        self.posted: dict[tuple[int, int, int], deque[tuple[Post, float]]] = defaultdict(deque)
+        self.posted: dict[tuple[int, int, int], list[Post]] = {}  # messages that one of the two ranks has started
         self.ready: list[list[tuple[int, int]]] = [[] for _ in actions]  # by source: (number among its own, message)
         self.waiting: dict[int, dict[int, None]] = defaultdict(dict)  # link -> sources that wait for room on it
-        self.held: dict[int, tuple[tuple[int, ...], list[float]]] = {}
+        self.held: dict[int, list[tuple[int, float]]] = {}  # message -> the part that it holds of each link
         self.handles: dict[int, tuple[int, int]] = {}
         self.retry: dict[int, int] = {}  # source -> message that made room for it
         self.awake: list[int] = []
@@ -113,18 +113,17 @@ class _Engine:
             self.awake.append(subject)
             self.ranks[subject].cause = self.run.last_work(subject)
             return
-        source, target = self.run.source[subject], self.run.target[subject]
-        if kind == FREED:
-            links, shares = self.held.pop(subject)
-            for link, share in zip(links, shares, strict=True):
-                self.room[link] += share
-                if self.waiting:
-                    self.retry.update(dict.fromkeys(self.waiting.pop(link, ()), subject))
-            if self.ready[source]:
-                self.retry[source] = subject
-            self._complete(source, self.handles[subject][0], subject)
-        else:
-            self._complete(target, self.handles.pop(subject)[1], subject)
+        if kind == ARRIVED:
+            self._complete(self.run.target[subject], self.handles.pop(subject)[1], subject)
+            return
+        source = self.run.source[subject]
+        for link, share in self.held.pop(subject):
+            self.room[link] += share
+            if link in self.waiting:
+                self.retry.update(dict.fromkeys(self.waiting.pop(link), subject))
+        if self.ready[source]:
+            self.retry[source] = subject
+        self._complete(source, self.handles[subject][0], subject)
 
     def _complete(self, number: int, handle: int, message: int) -> None:
         rank = self.ranks[number]
@@ -162,19 +161,24 @@ class _Engine:
     def _post(self, number: int, post: Post, now: float) -> None:
         sends, peer, tag, _, _ = post
         name = (number, peer, tag) if sends else (peer, number, tag)
-        waiting = self.posted[name]
-        if not waiting or waiting[0][0][0] == sends:
-            waiting.append((post, now))
+        waiting = self.posted.get(name)
+        if waiting is None:
+            self.posted[name] = [post]
             return
-        other = waiting.popleft()[0]
+        if waiting[0][0] == sends:
+            waiting.append(post)
+            return
+        other = waiting.pop(0)
         if not waiting:
             del self.posted[name]
-        mine, theirs = (post, other) if sends else (other, post)
-        message = self.run.add_message(name[0], name[1], mine[3], now, self.ranks[number].cause)
-        self.run.name_message(mine[4], theirs[4])
-        self.handles[message] = (mine[4], theirs[4])
-        insort(self.ready[name[0]], (mine[4], message))
-        self.retry.setdefault(name[0], NOTHING)
+        sent, received = (post, other) if sends else (other, post)
+        source = name[0]
+        message = self.run.add_message(
+            source, name[1], sent[3], now, self.ranks[number].cause, sent[4], received[4]
+        )
+        self.handles[message] = (sent[4], received[4])
+        insort(self.ready[source], (sent[4], message))
+        self.retry.setdefault(source, NOTHING)
 
     def _begin_all(self, now: float) -> None:
         """Begin all messages that have room, those first that have been ready for longest."""
@@ -208,13 +212,13 @@ class _Engine:
                 rate, full = left, link
         if rate < alone * LEAST:
             return full
-        shares = []
+        held = self.held[message] = []
         for link in links:
             bandwidth = self.bandwidth[link]
-            share = rate / bandwidth if rate != bandwidth else 1.0
-            shares.append(share)
-            self.room[link] = max(self.room[link] - share, 0.0)
-        self.held[message] = links, shares
+            share = 1.0 if rate == bandwidth else rate / bandwidth
+            held.append((link, share))
+            left = self.room[link] - share
+            self.room[link] = left if left > 0.0 else 0.0
         flow = self.run.nbytes[message] / rate
         end = now + self.extra + flow
         arrival = max(end, now + latency + flow)

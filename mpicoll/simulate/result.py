@@ -66,7 +66,6 @@ class Run:
         ranks: number of ranks.
         seconds: until all has ended.
         link_bytes: bytes that went by each link.
-        link_seconds: seconds for which each link was held, by messages that may have held it together.
     """
 
     network: Network
@@ -86,14 +85,14 @@ class Run:
     _work_causes: list[int] = field(default_factory=list)
     _last_work: dict[int, int] = field(default_factory=dict)
     link_bytes: list[float] = field(init=False)
-    link_seconds: list[float] = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with links that nothing went by."""
         self.link_bytes = [0.0] * len(self.network.links)
-        self.link_seconds = [0.0] * len(self.network.links)
 
-    def add_message(self, source: int, target: int, nbytes: float, ready: float, cause: int) -> int:
+    def add_message(
+        self, source: int, target: int, nbytes: float, ready: float, cause: int, sent: int, received: int
+    ) -> int:
         """Add a message that both ranks have started; return its number.
 
         Args:
@@ -102,20 +101,20 @@ class Run:
             nbytes: its bytes.
             ready: the second now.
             cause: what let the later rank start it: see `critical_path`.
+            sent: its number among the source's messages.
+            received: its number among the target's messages.
         """
         self.source.append(source)
         self.target.append(target)
         self.nbytes.append(nbytes)
         self._ready.append(ready)
         self._cause.append(cause)
-        for column in (self._start, self._freed, self._end):
-            column.append(0.0)
-        return len(self.source) - 1
-
-    def name_message(self, sent: int, received: int) -> None:
-        """Say which of its ranks' messages the message is that was added last."""
         self._sent.append(sent)
         self._received.append(received)
+        self._start.append(0.0)
+        self._freed.append(0.0)
+        self._end.append(0.0)
+        return len(self.source) - 1
 
     def begin_message(
         self, message: int, start: float, freed: float, end: float, links: Sequence[int], after: int
@@ -133,9 +132,9 @@ class Run:
         self._start[message], self._freed[message], self._end[message] = start, freed, end
         if after != NOTHING and start > self._ready[message]:
             self._cause[message] = after
+        nbytes = self.nbytes[message]
         for link in links:
-            self.link_bytes[link] += self.nbytes[message]
-            self.link_seconds[link] += freed - start
+            self.link_bytes[link] += nbytes
 
     def add_work(self, rank: int, number: int, start: float, end: float, cause: int) -> None:
         """Add local work.
