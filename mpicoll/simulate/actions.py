@@ -2,6 +2,7 @@
 
     ("start", [(True, 1, 0, 4096.0, 0)])   start message 0: it is sent to rank 1, with tag 0, 4,096 bytes
     ("wait", (0,))                         until message 0 is complete on this rank
+    ("exchange", [...])                    start messages, and wait until all are complete; no others are on their way
     ("work", 2e-6, 0)                      start local work 0, of 2 us, behind the work that is running
     ("sync", 0)                            wait until local work 0 is done
 
@@ -55,8 +56,7 @@ def of_schedule(schedule: Schedule, sizes: Sizes) -> Iterator[Action]:
                 posts.append((False, m.peer, 0, 0.0, message))
             message += 1
         if posts:
-            yield "start", posts
-            yield "wait", range(message - len(posts), message)
+            yield "exchange", posts
         for operation in one.local:
             yield "work", sizes.work(operation), work
             work += 1
@@ -94,4 +94,4 @@ def of_messages(messages: Sequence[tuple[int, int, float]], ranks: int) -> list[
     for tag, (source, target, nbytes) in enumerate(messages):
         for rank, sends, peer in ((source, True, target), (target, False, source)):
             posts[rank].append((sends, peer, tag, nbytes, len(posts[rank])))
-    return [iter([("start", mine), ("wait", range(len(mine)))]) for mine in posts]
+    return [iter([("exchange", mine)] if mine else []) for mine in posts]

@@ -50,12 +50,13 @@ def simulate(actions: Sequence[Iterator[Action]], network: Network, extra: float
 class _Rank:
     """A rank: what it waits for, and why it went on last."""
 
-    __slots__ = ("actions", "cause", "done", "ended", "finish", "waits", "working")
+    __slots__ = ("actions", "cause", "done", "ended", "exchanging", "finish", "waits", "working")
 
     def __init__(self, actions: Iterator[Action]) -> None:
         self.actions = actions
         self.done: set[int] = set()  # messages that are complete and were not awaited yet
         self.waits: set[int] = set()
+        self.exchanging = 0  # messages of an exchange that are not complete
         self.finish: dict[int, float] = {}  # local work -> when it ends
         self.working = 0.0
         self.cause = NOTHING
@@ -127,7 +128,12 @@ class _Engine:
 
     def _complete(self, number: int, handle: int, message: int) -> None:
         rank = self.ranks[number]
-        if handle in rank.waits:
+        if rank.exchanging:
+            rank.exchanging -= 1
+            if not rank.exchanging:
+                rank.cause = message
+                self.awake.append(number)
+        elif handle in rank.waits:
             rank.waits.discard(handle)
             if not rank.waits:
                 rank.cause = message
@@ -140,6 +146,11 @@ class _Engine:
         rank = self.ranks[number]
         for action in rank.actions:
             kind = action[0]
+            if kind == "exchange":
+                rank.exchanging = len(action[1])
+                for post in action[1]:
+                    self._post(number, post, now)
+                return
             if kind == "start":
                 for post in action[1]:
                     self._post(number, post, now)
