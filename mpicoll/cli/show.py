@@ -18,6 +18,7 @@ from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
 from mpicoll.analysis.bounds import bound
 from mpicoll.analysis.terms import WORDS, formula, ruling, terms
+from mpicoll.cli.colours import print_picture
 from mpicoll.cli.numbers import choice, host_of_ranks, size_text, time_text, whole_numbers
 from mpicoll.pictures import text
 from mpicoll.pictures.film import Film, film
@@ -39,11 +40,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranks", "--size", type=int, default=4, help="how many (4)")
     parser.add_argument("--root", type=int, default=0, help="of collectives that have one (0)")
     parser.add_argument("--hosts", default="", help="how many, or the ranks of each: 2 or 0-3,4-7")
-    parser.add_argument("--rank", default="", help="draw only these ranks, and their steps: 2 or 0-3,6")
-    parser.add_argument("--round", default="", help="draw only these rounds: 3 or 0-2")
+    parser.add_argument("--rank", default="", help="only these ranks: 2 or 0-3,6")
+    parser.add_argument("--round", default="", help="only these rounds: 3 or 0-2")
     parser.add_argument("--brief", action="store_true", help="a line for each round")
     parser.add_argument("--chart", action="store_true", help="which link carries what in which round")
-    parser.add_argument("--steps", action="store_true", help="the schedule of each rank, too")
+    parser.add_argument("--steps", action="store_true", help="the schedule of each rank below the picture")
     parser.add_argument("--bytes", default="1M", help="message size of the cost in numbers (1M)")
     parser.add_argument("--machine", default="dgx_h100", help="its machine: a name of `simulate machines`, or a file")
     parser.add_argument("--width", type=int, default=0, help="columns to draw in (those of the terminal)")
@@ -67,8 +68,8 @@ def run(chosen: argparse.Namespace) -> None:
     if card.cost:
         print(f"\n{_costs(card, chosen, segments)}")
     print(f"\n{_title(made, name)}\n")
-    print(_picture(made, chosen, width))
-    if chosen.rank or chosen.steps:
+    print_picture(_picture(made, chosen, width))
+    if chosen.steps:
         _print_steps(schedules, whole_numbers(chosen.rank) if chosen.rank else range(chosen.ranks))
 
 
@@ -76,7 +77,7 @@ def _show_collective(row: Collective, chosen: argparse.Namespace) -> None:
     methods = ", ".join(row.methods)
     root = f", root {chosen.root}" if row.rooted else ""
     print(f"{row.name} ({methods}) on {chosen.ranks} ranks{root}\n")
-    print(text.before_and_after(row, chosen.ranks, chosen.root))
+    print_picture(text.before_and_after(row, chosen.ranks, chosen.root))
     print(f"\n{text.meaning(row)}")
     names = [card.name for card in registry.known(row.name)]
     print(f"\nalgorithms: {', '.join(names)}\npython -m mpicoll show {row.name} {names[0]} draws one")

@@ -47,20 +47,24 @@ def _print_table(found: Comparison, where: Machine) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("bytes", "", "time", "way", "by", "what rules", box=None, pad_edge=False)
+    table = Table("bytes", "", "time", box=None, pad_edge=False)
+    table.add_column("way", no_wrap=True)
+    table.add_column("by")
+    table.add_column("what rules", no_wrap=True)
+    symbols: dict[str, None] = {}
     for ways in found.rows:
         best = fastest(ways)
         for place, way in enumerate(ways):
             symbol, part = way.ruling
             by = ", ".join(str(leg).partition(" ")[2] for leg in way.legs)
             size, mark = size_text(way.nbytes) if not place else "", "*" if place == best else ""
-            rules = f"{WORDS.get(symbol, symbol)} {part:.0%}"
-            table.add_row(size, mark, time_text(way.seconds), way.name, by, rules)
+            symbols[symbol] = None
+            table.add_row(size, mark, time_text(way.seconds), way.name, by, f"{symbol} {part:.0%}")
         table.add_section()
     console = Console()
     console.print(f"allreduce on {found.p} ranks of {where.name} ({where.source}); * the fastest\n", highlight=False)
     console.print(table)
-    console.print()
+    console.print("\n" + ", ".join(f"{symbol}: {WORDS[symbol]}" for symbol in symbols if symbol in WORDS) + "\n")
 
 
 def _sentence(crossover: Crossover) -> str:

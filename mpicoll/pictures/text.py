@@ -2,7 +2,8 @@
 
     ring's allreduce on 4 ranks, rank 0:   0  0  0  0 | 0  0  03  0 | 0  023 03 0 | ✓  023 03 0 ...
 
-Where the ranks in the cells do not fit, their number stands there; where that does not fit, a mark.
+Where the ranks in the cells do not fit, their number stands there; where that does not fit, a mark; where not even
+marks fit, a row is one cell.
 """
 
 from __future__ import annotations
@@ -133,9 +134,11 @@ def legend(film: Film, view: View) -> str:
     lines = [f"13: the block of rank 1 for rank 3, where it is now   1{COMPLETE}: it has arrived"]
     if form != "slots":
         what = "o: here, not (yet) in its place"
-        if form != "marks" and made_of_ranks(film):
+        if form in ("full", "counts") and made_of_ranks(film):
             what = "else: the ranks that are in it" if form == "full" else "else: how many ranks are in it"
         lines = [f"{COMPLETE} complete, in the output   . not here   {what}"]
+    if form == "shares":
+        lines = [f"3 {COMPLETE} 5: 3 blocks complete; 5 values of one rank each are in all that is here"]
     if form == "full" and made_of_ranks(film) and film.size > 2:
         lines.append("0-2: ranks 0 to 2   3-1: 3, round the end, to 1   01|23: two values, apart")
     elif form == "counts" and made_of_ranks(film):
@@ -181,7 +184,10 @@ def fitted_cells(film: Film, width: int, ranks: Sequence[int]) -> tuple[str, lis
         found = _texts(film, text)
         if _width(found) <= room:
             return form, found
-    return "marks", _texts(film, _as_mark)
+    found = _texts(film, _as_mark)
+    if _width(found) <= room:
+        return "marks", found
+    return "shares", [[[_as_share(film, held)] for held in frame.held] for frame in film.frames]
 
 
 def _texts(film: Film, text: Callable[[Film, Held], str]) -> list[Cells]:
@@ -212,6 +218,13 @@ def _as_count(film: Film, held: Held) -> str:
 
 def _as_mark(film: Film, held: Held) -> str:
     return COMPLETE if held.complete else "o" if held.values else "."
+
+
+def _as_share(film: Film, held: dict[Piece, Held]) -> str:
+    """Return how many pieces are complete, and how many ranks' values are in what is here of all."""
+    done = sum(one.complete for one in held.values())
+    inside = sum(value.bit_count() for one in held.values() for value in one.values)
+    return f"{done} {COMPLETE} {inside}"
 
 
 def _slots(film: Film, frame: Frame, ranks: Sequence[int], room: int) -> Cells:
@@ -254,6 +267,8 @@ def _heads(film: Film, columns: int) -> list[str]:
     if film.row.name == "alltoall":
         return [""] * columns
     names: list[str] = []
+    if columns != len(film.pieces):
+        return [""]
     for block, segment in film.pieces:
         names.append(digit(segment if film.blocks == 1 else block) if not segment or film.blocks == 1 else "")
     return [name.rstrip(",") for name in names]

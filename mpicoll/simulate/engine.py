@@ -75,6 +75,13 @@ class _Engine:
         self.waiting: dict[int, dict[int, None]] = defaultdict(dict)  # link -> sources that wait for room on it
         self.held: dict[int, list[tuple[int, float]]] = {}  # message -> the part that it holds of each link
         self.handles: dict[int, tuple[int, int]] = {}
+        self.does = {
+            "exchange": self._exchange,
+            "start": self._start,
+            "wait": self._wait,
+            "work": self._work,
+            "sync": self._sync,
+        }
         self.retry: dict[int, int] = {}  # source -> message that made room for it
         self.awake: list[int] = []
         self.events: dict[float, list[tuple[int, int]]] = defaultdict(list)  # time -> (kind, message or rank)
@@ -143,31 +150,41 @@ class _Engine:
 
     def _advance(self, number: int, now: float) -> None:
         """Let a rank act until it must wait."""
-        rank = self.ranks[number]
+        rank, does = self.ranks[number], self.does
         for action in rank.actions:
-            kind = action[0]
-            if kind == "exchange":
-                rank.exchanging = len(action[1])
-                for post in action[1]:
-                    self._post(number, post, now)
-                return
-            if kind == "start":
-                for post in action[1]:
-                    self._post(number, post, now)
-            elif kind == "wait":
-                waits = {handle for handle in action[1] if handle not in rank.done}
-                rank.done.difference_update(action[1])
-                if waits:
-                    rank.waits = waits
-                    return
-            elif kind == "work":
-                begin = max(now, rank.working)
-                rank.working = rank.finish[action[2]] = begin + action[1]
-                self.run.add_work(number, action[2], begin, rank.working, rank.cause)
-            elif rank.finish[action[1]] > now:
-                self._at(rank.finish[action[1]], WORKED, number)
+            if does[action[0]](number, action, now):
                 return
         rank.ended = True
+
+    def _exchange(self, number: int, action: Action, now: float) -> bool:
+        """Start messages; tell whether the rank must wait, as the other three do."""
+        self.ranks[number].exchanging = len(action[1])
+        self._start(number, action, now)
+        return True
+
+    def _start(self, number: int, action: Action, now: float) -> bool:
+        for post in action[1]:
+            self._post(number, post, now)
+        return False
+
+    def _wait(self, number: int, action: Action, now: float) -> bool:
+        rank = self.ranks[number]
+        rank.waits = {handle for handle in action[1] if handle not in rank.done}
+        rank.done.difference_update(action[1])
+        return bool(rank.waits)
+
+    def _work(self, number: int, action: Action, now: float) -> bool:
+        rank = self.ranks[number]
+        begin = max(now, rank.working)
+        rank.working = rank.finish[action[2]] = begin + action[1]
+        self.run.add_work(number, action[2], begin, rank.working, rank.cause)
+        return False
+
+    def _sync(self, number: int, action: Action, now: float) -> bool:
+        finish = self.ranks[number].finish[action[1]]
+        if finish > now:
+            self._at(finish, WORKED, number)
+        return finish > now
 
     def _post(self, number: int, post: Post, now: float) -> None:
         sends, peer, tag, _, _ = post

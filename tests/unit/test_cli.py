@@ -1,0 +1,139 @@
+"""The sub-commands that draw, cost and simulate, as a user calls them."""
+
+import json
+
+import pytest
+
+from mpicoll.__main__ import main
+from mpicoll.cli.colours import styles
+from mpicoll.cli.numbers import size_text, time_text
+
+
+@pytest.fixture
+def said(capsys):
+    """What a command prints; its status must be 0."""
+
+    def call(line):
+        assert main(line.split()) == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.fixture
+def refused(capsys):
+    """What a command says that must end with status 2."""
+
+    def call(line):
+        assert main(line.split()) == 2
+        return capsys.readouterr().err
+
+    return call
+
+
+def test_a_collective_is_shown_before_and_after(said):
+    text = said("show gather --ranks 3 --root 1")
+    assert "gather (Gather, Gatherv) on 3 ranks, root 1" in text
+    assert "  1*    . 1 .     0 1 2" in text
+    assert "algorithms: linear, binomial, ring" in text
+
+
+def test_an_algorithm_is_shown_with_its_cost_in_numbers(said):
+    text = said("show allreduce ring --ranks 8 --bytes 1M --machine host")
+    assert "= 14 α + 1.75 n β" in text
+    assert "β rules: bytes on a link" in text
+    assert "no algorithm takes less than" in text
+    assert "allreduce ring on 8 ranks: 14 rounds, 112 messages" in text
+
+
+def test_segments_and_the_chart_are_shown(said):
+    assert "in 8 segments: 14 rounds, 56 messages" in said("show bcast ring/8 --ranks 8 --chart")
+
+
+def test_only_the_steps_that_are_asked_for_are_printed(said):
+    text = said("show allgather ring --rank 2 --round 1 --steps")
+    assert "rank 2:\nstep 0" in text
+    assert "rank 0:" not in text
+    assert "steps" not in said("show allgather ring --brief")
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("show nothing", "no collective 'nothing'"),
+        ("show bcast ring --ranks 4 --root 4", "the ranks are 0 to 3"),
+        ("show bcast ring/0", "after / comes a number of segments"),
+        ("show bcast ring --round 9", "no round 9"),
+        ("show bcast ring --hosts 0-1,3", "each of the ranks 0 to 3 is on one host"),
+        ("show allgather recursive_doubling --ranks 6", "power-of-two"),
+        ("simulate bcast ring --machine moon", "no machine 'moon'"),
+        ("simulate messages 0-1", "are no messages such as 0>1,0>2"),
+        ("simulate allgather recursive_doubling --ranks 6", "power-of-two"),
+        ("simulate bcast ring --machine torus_4x4 --ranks 8", "has 16 ranks, not 8"),
+        ("ways --ranks 1", "needs no way"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_in_a_line(refused, line, complaint):
+    text = refused(line)
+    assert complaint in text
+    assert text.count("\n") == 1
+
+
+def test_a_simulation_says_where_the_time_goes(said):
+    text = said("simulate allreduce ring --ranks 4 --bytes 1M --machine host --path")
+    assert "critical path  6 messages, 3 of local work" in text
+    assert text.count("256 KiB") >= 6
+
+
+def test_many_simulations_are_a_table_with_the_fastest_marked(said):
+    text = said("simulate bcast linear,binomial --ranks 4,8 --bytes 8 --machine ethernet")
+    rows = {line.split()[0]: line for line in text.splitlines() if line.strip()}
+    assert rows["linear"].count("*") == 2  # 2 us a further message, 25 us a round
+    assert rows["lower"].count("us") == 2
+
+
+def test_all_algorithms_that_can_serve_are_simulated(said):
+    text = said("simulate allgather --ranks 6 --bytes 8 --machine host")
+    assert "neighbor_exchange" in text
+    assert "recursive_doubling" not in text
+
+
+def test_messages_of_the_puzzle_have_three_speeds(said):
+    text = said("simulate messages 0>3,0>1,0>5 --bytes 400M --machine hybrid_cube_mesh")
+    speeds = [line.split()[-1] for line in text.splitlines() if line.startswith("0>")]
+    assert speeds == ["50", "25", "16"]
+
+
+def test_a_timeline_is_printed(said):
+    text = said("simulate bcast linear --ranks 3 --machine host --timeline")
+    assert "   2  ." in text
+
+
+def test_machines_are_listed_with_their_sources(said):
+    text = said("simulate machines")
+    assert "dgx_h100" in text
+    assert "data sheet" in text
+
+
+def test_a_machine_of_ones_own_is_simulated(said, tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({"alpha": 1e-3, "bandwidth": 1e9}))
+    assert "time           2 ms" in said(f"simulate bcast binomial --ranks 4 --bytes 0 --machine {file}")
+
+
+def test_three_ways_are_compared_with_their_crossovers(said):
+    text = said("ways --ranks 4 --bytes 8,1K,1M --machine ethernet")
+    assert "reduce_scatter + allgather" in text
+    assert "what rules" in text
+    assert "α: latency of messages" in text
+
+
+def test_sizes_and_times_are_short():
+    assert [size_text(n) for n in (8, 1024, 65536, 1835008, 1 << 30)] == ["8 B", "1 KiB", "64 KiB", "1.75 MiB", "1 GiB"]
+    assert [time_text(s) for s in (2.0, 0.0384, 12e-6, 3e-9)] == ["2 s", "38.4 ms", "12 us", "3 ns"]
+
+
+def test_complete_blocks_are_green_and_missing_ones_dim():
+    found = {style for _, _, style in styles("  1     ✓ . 01")}
+    assert found == {"bold green", "dim", "cyan"}
+    assert styles("round 0: 0>1 b0") == [(0, 7, "bold")]
