@@ -1,6 +1,6 @@
 """Compares simulations with a run in which all algorithms were timed (`bench/sweep_algorithms.py --once`).
 
-    python bench/simulated.py bench/results/2026-11-28-algorithms-4xH200.json --ranks 4 --path mapped --machine h200_kernels
+    python bench/simulated.py bench/results/2026-11-28-algorithms-4xH200.json --ranks 4
 
 Prints by how much a simulated time is off: half of them at most, and 95 of 100; and the worst.
 """
@@ -15,9 +15,17 @@ from mpicoll.simulate.calls import simulate_call
 from mpicoll.simulate.machine import machine
 
 
-def compared(run, ranks, path, where):
-    """Yield (name, bytes, simulated seconds, measured seconds) of all algorithms that were timed on a path."""
-    for row in read(run)["rows"]:
+def compared(run, ranks, path, where, most=1 << 62):
+    """Yield (name, bytes, simulated seconds, measured seconds) of algorithms that were timed on a path.
+
+    Args:
+        run: the file of results.
+        ranks: number of ranks.
+        path: whose times they are.
+        where: the machine.
+        most: bytes of the longest vector.
+    """
+    for row in (row for row in read(run)["rows"] if row["nbytes"] <= most):
         for name, times in row["ours"].items():
             algorithm, _, timed_on = name.partition("@")
             if timed_on != path or "/" in algorithm:
@@ -33,6 +41,11 @@ def quantile(values, part):
     return sorted(values)[min(int(part * len(values)), len(values) - 1)]
 
 
+def errors_of(lines):
+    """Return the relative error of each simulated time."""
+    return [abs(simulated - measured) / measured for _, _, simulated, measured in lines]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
@@ -41,10 +54,11 @@ def main():
     parser.add_argument("--machine", default="h200_kernels")
     options = parser.parse_args()
     lines = list(compared(options.run, options.ranks, options.path, machine(options.machine)))
-    errors = [abs(simulated - measured) / measured for _, _, simulated, measured in lines]
+    errors = errors_of(lines)
     print(f"{len(lines)} times; off by {quantile(errors, 0.5):.0%} (half), {quantile(errors, 0.95):.0%} (95 of 100)")
     for error, (name, nbytes, simulated, measured) in sorted(zip(errors, lines, strict=True), reverse=True)[:5]:
-        print(f"  {name} of {nbytes} B: {simulated * 1e6:.1f} us simulated, {measured * 1e6:.1f} us measured ({error:.0%})")
+        times = f"{simulated * 1e6:.1f} us simulated, {measured * 1e6:.1f} us measured"
+        print(f"  {name} of {nbytes} B: {times} ({error:.0%})")
 
 
 if __name__ == "__main__":

@@ -201,9 +201,7 @@ class _Engine:
             del self.posted[name]
         sent, received = (post, other) if sends else (other, post)
         source = name[0]
-        message = self.run.add_message(
-            source, name[1], sent[3], now, self.ranks[number].cause, sent[4], received[4]
-        )
+        message = self.run.add_message(source, name[1], sent[3], now, self.ranks[number].cause, sent[4], received[4])
         self.handles[message] = (sent[4], received[4])
         insort(self.ready[source], (sent[4], message))
         self.retry.setdefault(source, NOTHING)

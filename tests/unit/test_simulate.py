@@ -1,11 +1,14 @@
 """Simulations: exactly the closed formulas where nothing contends, and what sharing of links does."""
 
+import importlib.util
 import json
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.errors import ScheduleError
 from mpicoll.pictures.gantt import gantt
@@ -15,6 +18,8 @@ from mpicoll.simulate.engine import simulate
 from mpicoll.simulate.machine import UNIT, Machine, machine, machines
 from mpicoll.simulate.network import KINDS
 from mpicoll.simulate.path import between_hosts, busiest, shares
+
+ROOT = Path(mpicoll.__file__).parent.parent
 
 N, B = 1 << 20, 1e9
 #: bytes take time, and nothing else
@@ -220,3 +225,16 @@ def test_a_machine_of_ones_own_is_read_from_a_file(tmp_path):
 def test_a_timeline_shows_who_sends_when():
     one = simulate_call(registry.get("bcast", "linear"), BYTES, 3, N)
     assert gantt(one, range(3), 8) == ["   0  >>>>>>>>", "   1  <<<<....", "   2  ....<<<<"]
+
+
+@pytest.mark.slow
+def test_simulated_times_are_near_the_measured_ones():
+    """Kernels on 4 H200, at a switch that is no bottleneck; up to 1 MiB here, `bench/simulated.py` has all sizes."""
+    spec = importlib.util.spec_from_file_location("simulated", ROOT / "bench" / "simulated.py")
+    simulated = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(simulated)
+    run = ROOT / "bench" / "results" / "2026-11-28-algorithms-4xH200.json"
+    errors = simulated.errors_of(simulated.compared(run, 4, "mapped", machines()["h200_kernels"], most=1 << 20))
+    assert len(errors) > 100
+    assert simulated.quantile(errors, 0.5) <= 0.2
+    assert simulated.quantile(errors, 0.95) <= 0.5
