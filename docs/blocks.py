@@ -20,7 +20,7 @@ from contextlib import redirect_stdout
 from unittest import mock
 
 from mpicoll.__main__ import main
-from pictures import PICTURES
+from pictures import PICTURES, PLOTS
 from tables import TABLES
 
 MARKER = r"<!-- (output|table|picture): ([^\n]*?) -->\n"
@@ -64,7 +64,7 @@ def _table(name: str) -> str:
 
 
 def _picture(name: str) -> str:
-    return f"\n![python -m mpicoll {PICTURES[name]}](pictures/{name})\n\n" if name in PICTURES else ""
+    return f"\n![python -m mpicoll {(PICTURES | PLOTS)[name]}](pictures/{name})\n\n"
 
 
 CONTENT = {"output": _output, "table": _table, "picture": _picture}

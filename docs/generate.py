@@ -17,7 +17,7 @@ from mpicoll.pictures.film import film
 from mpicoll.pictures.text import View, draw
 from mpicoll.schedule.collectives import COLLECTIVES
 from mpicoll.settings import TABLE
-from pictures import FOLDER, PICTURES, picture
+from pictures import FOLDER, PICTURES, PLOTS, picture
 
 GENERATED = "<!-- written by `make docs`; edit the sources instead -->\n"
 
@@ -103,9 +103,10 @@ def main() -> None:
     for name, page in PAGES.items():
         (Path(__file__).parent / name).write_text(page(), encoding="utf-8")
     FOLDER.mkdir(exist_ok=True)
-    for name, command in PICTURES.items():
+    drawable = importlib.util.find_spec("matplotlib")
+    for name, command in (PICTURES | (PLOTS if drawable else {})).items():
         (FOLDER / name).write_bytes(picture(command))
-    if importlib.util.find_spec("matplotlib"):
+    if drawable:
         plots.broadcasts()
 
 

@@ -1,7 +1,7 @@
 """Lower bounds: what a collective takes at least, whatever the algorithm.
 
 Each rank has one port, through which a message goes out and another one comes in at the same time.  An allreduce
-of 1 MiB on 8 ranks of the path host takes at least 459 µs: its bytes on a link, 7/4 of the vector.
+of 1 MiB on 8 ranks of the path host takes at least 459 us: its bytes on a link, 7/4 of the vector.
 
 The three parts may overlap, so their sum is no lower bound; the largest of them is one.
 

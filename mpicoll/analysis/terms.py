@@ -5,8 +5,8 @@ coefficient is the cost with this parameter 1 and all others 0.  The ring's allr
 
       2*(p-1)*α + (p-1)*λ + 2*(p-1)/p*n*β + (p-1)/p*n*γ/s + (s-1)*o
     = 14 α + 1.75 n β + 0.875 n γ + 7 λ
-    = 70.0 µs + 458.8 µs + 152.9 µs + 14.0 µs
-    = 695.7 µs
+    = 70.0 us + 458.8 us + 152.9 us + 14.0 us
+    = 695.7 us
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _DENOMINATOR, _DIGITS = 1 << 16, 4
 
 @dataclass(frozen=True)
 class Term:
-    """One parameter's share of a cost, such as "1.75 n β" with 458.8 µs.
+    """One parameter's share of a cost, such as "1.75 n β" with 458.8 us.
 
     Attributes:
         symbol: the parameter.
@@ -144,4 +144,4 @@ def _number(value: float) -> str:
 
 
 def _microseconds(seconds: float) -> str:
-    return f"{seconds * 1e6:,.1f} µs" if seconds >= 1e-7 else f"{seconds * 1e6:.3f} µs"
+    return f"{seconds * 1e6:,.1f} us" if seconds >= 1e-7 else f"{seconds * 1e6:.3f} us"

@@ -1,8 +1,8 @@
 """Three ways to all-reduce, side by side: directly, reduce and bcast, reduce_scatter and allgather.
 
 Each part of a way is made by the algorithm that the cost model finds best.  A way of two calls also pays twice
-what every call costs.  On 4 ranks of the path host, vectors of 8 KiB take 20.2 µs directly (one_shot), 34.3 µs by
-reduce + bcast (linear, binomial), and 22.1 µs by reduce_scatter + allgather (all_pairs, linear).
+what every call costs.  On 4 ranks of the path host, vectors of 8 KiB take 20.2 us directly (one_shot), 34.3 us by
+reduce + bcast (linear, binomial), and 22.1 us by reduce_scatter + allgather (all_pairs, linear).
 """
 
 from __future__ import annotations

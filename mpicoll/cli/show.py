@@ -13,6 +13,7 @@ import argparse
 import shutil
 import sys
 import textwrap
+from pathlib import Path
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
@@ -21,8 +22,11 @@ from mpicoll.analysis.terms import WORDS, formula, ruling, terms
 from mpicoll.cli.colours import print_picture
 from mpicoll.cli.numbers import choice, host_of_ranks, size_text, time_text, whole_numbers
 from mpicoll.pictures import text
+from mpicoll.pictures.chart import chart_svg
 from mpicoll.pictures.film import Film, film
+from mpicoll.pictures.html import film_html
 from mpicoll.pictures.links import link_chart
+from mpicoll.pictures.svg import before_after_svg, film_svg
 from mpicoll.schedule.collectives import Collective, collective
 from mpicoll.schedule.ir import Schedule
 from mpicoll.settings import parse_bytes
@@ -44,6 +48,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--round", default="", help="only these rounds: 3 or 0-2")
     parser.add_argument("--brief", action="store_true", help="a line for each round")
     parser.add_argument("--chart", action="store_true", help="which link carries what in which round")
+    parser.add_argument("--svg", help="a file for the picture, instead of text; with --chart for the chart")
+    parser.add_argument("--html", help="a file for a page with a slider for the steps")
     parser.add_argument("--steps", action="store_true", help="the schedule of each rank below the picture")
     parser.add_argument("--bytes", default="1M", help="message size of the cost in numbers (1M)")
     parser.add_argument("--machine", default="dgx_h100", help="its machine: a name of `simulate machines`, or a file")
@@ -67,16 +73,42 @@ def run(chosen: argparse.Namespace) -> None:
     print(_wrapped(describe(card), width))
     if card.cost:
         print(f"\n{_costs(card, chosen, segments)}")
-    print(f"\n{_title(made, name)}\n")
-    print_picture(_picture(made, chosen, width))
+    title = _title(made, name)
+    print(f"\n{title}\n")
+    if chosen.svg or chosen.html:
+        _write(made, chosen, title, describe(card))
+    else:
+        print_picture(_picture(made, chosen, width))
     if chosen.steps:
         _print_steps(schedules, whole_numbers(chosen.rank) if chosen.rank else range(chosen.ranks))
+
+
+def _write(made: Film, chosen: argparse.Namespace, title: str, card: str) -> None:
+    """Write the files that are asked for.
+
+    Args:
+        made: the film.
+        chosen: the arguments.
+        title: of the picture.
+        card: the algorithm's card as text.
+    """
+    if chosen.svg:
+        frames = [k + 1 for k in whole_numbers(chosen.round)] if chosen.round else None
+        drawn = chart_svg(made, title) if chosen.chart else film_svg(made, frames, title)
+        Path(chosen.svg).write_text(drawn, encoding="utf-8")
+    if chosen.html:
+        Path(chosen.html).write_text(film_html(made, title, card), encoding="utf-8")
+    print("\n".join(f"written: {file}" for file in (chosen.svg, chosen.html) if file))
 
 
 def _show_collective(row: Collective, chosen: argparse.Namespace) -> None:
     methods = ", ".join(row.methods)
     root = f", root {chosen.root}" if row.rooted else ""
     print(f"{row.name} ({methods}) on {chosen.ranks} ranks{root}\n")
+    if chosen.svg:
+        Path(chosen.svg).write_text(before_after_svg(row, chosen.ranks, chosen.root), encoding="utf-8")
+        print(f"written: {chosen.svg}")
+        return
     print_picture(text.before_and_after(row, chosen.ranks, chosen.root))
     print(f"\n{text.meaning(row)}")
     names = [card.name for card in registry.known(row.name)]

@@ -46,14 +46,14 @@ def test_a_ring_with_numbers_put_in():
     assert formula(RING, HOST, 8, MIB).splitlines() == [
         f"  {RING}",
         "= 14 α + 1.75 n β + 0.875 n γ + 7 λ",
-        "= 70.0 µs + 458.8 µs + 152.9 µs + 14.0 µs",
-        "= 695.7 µs",
+        "= 70.0 us + 458.8 us + 152.9 us + 14.0 us",
+        "= 695.7 us",
     ]
 
 
 def test_what_every_call_costs_is_a_term_of_its_own():
     model = CostModel(1e-6, 0, 0, 0, 0, call=10e-6, call_byte=1e-9)
-    assert formula("2*α", model, 4, 1000) == "  2*α + call\n= 2 α + call\n= 2.0 µs + 11.0 µs\n= 13.0 µs"
+    assert formula("2*α", model, 4, 1000) == "  2*α + call\n= 2 α + call\n= 2.0 us + 11.0 us\n= 13.0 us"
     assert terms("2*α", model, 4, 1000)[CALL] == pytest.approx(11e-6)
 
 
