@@ -37,7 +37,7 @@ PICTURES = {
 #: the same with matplotlib (extra `plots`), whose bytes differ by its version: not compared
 PLOTS = {
     "ways.svg": "ways --ranks 4 --machine ethernet --bytes 8,256,4K,32K,256K,2M,16M,128M --svg FILE",
-    "curves.svg": "simulate allreduce linear,ring,recursive_doubling --ranks 8 --bytes 8,1K,16K,256K,4M,64M --curves FILE",
+    "curves.svg": "simulate allreduce linear,ring,recursive_doubling --bytes 8,1K,16K,256K,4M,64M --curves FILE",
 }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import mpicoll
+from mpicoll.__main__ import main
 from unit.test_layers import LAYERS
 
 ROOT = Path(mpicoll.__file__).parent.parent
@@ -34,6 +35,21 @@ def test_the_algorithm_in_the_readme_runs():
     code = f"import mpicoll\n{snippet}\n{ask}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "one_by_one\n"), done.stderr
+
+
+#: sub-commands of the README that need files or ranks which are not here, or take long
+NOT_HERE = ("trace", "warm", "verify", "info")
+
+
+@pytest.mark.slow
+def test_commands_of_the_readme_run(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    lines = re.findall(r"^python -m mpicoll (.*?)(?:  +#.*)?$", README, re.MULTILINE)
+    tried = [line for line in lines if line.split()[0] not in NOT_HERE]
+    assert len(tried) >= 6
+    for line in tried:
+        assert main(line.split()) == 0, line
+    assert capsys.readouterr().out.count("\n") > 100
 
 
 @pytest.mark.parametrize("page", NAMING)
