@@ -115,7 +115,7 @@ def _steps(lesson: Lesson) -> Iterator[str]:
     if not numbered:
         yield "No messages, no local work."
     for number, notes in numbered.items():
-        yield f"round {number}:" if number else "before the first message:"
+        yield f"round {number}:" if number >= 0 else "before the first message:"
         for rank, (book, mine, output) in enumerate(zip(books, notes, outputs, strict=True)):
             yield from _of_rank(book.members[rank], mine, output, book.piece)
     yield ""

@@ -2,7 +2,7 @@
 
 A scribe runs a blocking call's program in the executor's place.  On rank 1 of 4, in an allreduce by `ring`:
 
-    round 1    sends block[0] from its input to rank 2
+    round 0    sends block[0] from its input to rank 2
                receives block[3] from rank 0 into scratch[0]
                computes scratch[0] = scratch[0] + input[3]
 """
@@ -171,7 +171,7 @@ def _local_work(todo: deque[Instruction]) -> Iterator[Instruction]:
 
 
 def by_round(books: Sequence[Notebook]) -> dict[int, list[list[Note]]]:
-    """Return each rank's notes of each round, from 1 on; in round 0 is local work before the first message.
+    """Return each rank's notes of each round, from 0 on; in round -1 is local work before the first message.
 
     The programs that were run are simulated, where a rank sends one message and receives one in a round.
     """
@@ -183,6 +183,6 @@ def by_round(books: Sequence[Notebook]) -> dict[int, list[list[Note]]]:
     found: dict[int, list[list[Note]]] = {}
     for rank, book in enumerate(books):
         for note in book.notes:
-            number = round(when[rank, note.moves, note.number])
+            number = round(when[rank, note.moves, note.number]) - 1  # what ends at second 1 was in round 0
             found.setdefault(number, [[] for _ in books])[rank].append(note)
     return dict(sorted(found.items()))
