@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 from mpi4py import MPI
@@ -50,16 +51,25 @@ def run(arguments: list[str]) -> int:
     Returns:
         0 if every element is right, 1 if any is wrong, 2 if the request cannot be served, 3 if time ran out.
     """
-    first = MPI.COMM_WORLD.rank == 0
     arguments = MPI.COMM_WORLD.bcast(arguments, root=0)
-    options = parse(arguments, loud=first)
-    world = MPI.COMM_WORLD.Dup()
+    options = parse(arguments, loud=MPI.COMM_WORLD.rank == 0)
+    return conduct(options, partial(_run, arguments, options))
+
+
+def conduct(options: Options, work: Callable[[MPI.Intracomm, Report], int]) -> int:
+    """Do the work of a run with a report, and return the exit status; a signal ends both. Collective over all ranks.
+
+    Args:
+        options: what is asked for.
+        work: takes all ranks and the report, and returns the exit status; a RequestError of all ranks is status 2.
+    """
+    first, world = MPI.COMM_WORLD.rank == 0, MPI.COMM_WORLD.Dup()
     path = nullcontext() if options.path == "auto" else mpicoll.override(path=options.path)
     report = Report({}, sys.stdout if first else None, Results(options.json if first else None), options.mode)
     interruption = Interruption(report.interrupt, 0.0 if first else 2 * FORWARDED)
     try:
         with interruption, path, np.errstate(all="ignore"):
-            status = _run(arguments, options, world, report)  # repeated in place, sums grow beyond every limit
+            status = work(world, report)  # repeated in place, sums grow beyond every limit
     except RequestError as error:
         if first:
             print(f"mpicoll.bench: {error}", file=sys.stderr, flush=True)
@@ -75,26 +85,31 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm, report: R
     if settings.timeout > 0 and options.mode in ("overhead", "breakdown"):
         raise RequestError(f"--{options.mode}: calls with a time limit go another way; unset MPICOLL_TIMEOUT")
     switched_off = {"nccl", "torch", "nccl-symmetric"} & set(options.baselines) and without_nvls()
-    bench = _prepared(arguments, options, world, report)
+    bench = prepared(arguments, options, world, report)
     todo = jobs(options, world.size, bench.backend.kind, report.refuse)
     if not todo:
         raise RequestError(report.nothing())
     _check_sizes(todo, world, bench.backend.total)
     on_device = options.mode == "overhead" and bench.backend.device >= 0  # where only the patterns are measured
     report.total = 0 if on_device else sum(len(forms(job.case.call, options)) for job in todo)
-    _begin_file(report, options, world)
+    begin_file(report, options, world)
     report.begin([*environment.lines(report.header), f"# {report.total} measurements"])
     if switched_off:
         report.say(f"# {NVLS}=0 was set here; set it yourself to measure NCCL with NVLS")
     bench.budget = Budget(world, options.budget, report.total)
     TABLES[options.mode](bench, bench.paced(todo))
+    return ended(report)
+
+
+def ended(report: Report) -> int:
+    """End the report, and return the exit status; raise RequestError where nothing was measured."""
     report.end()
     if report.verdict == "nothing":
         raise RequestError(report.nothing())
     return 1 if report.wrong else INTERRUPTED if report.interruption else 0
 
 
-def _prepared(arguments: list[str], options: Options, world: MPI.Intracomm, report: Report) -> Bench:
+def prepared(arguments: list[str], options: Options, world: MPI.Intracomm, report: Report) -> Bench:
     """Return the parts of a run, before it is known how much there is to measure; collective.
 
     Args:
@@ -115,7 +130,7 @@ def _prepared(arguments: list[str], options: Options, world: MPI.Intracomm, repo
     return Bench(options, world, backend, Mpicoll(comm), made, clock, budget, report)
 
 
-def _begin_file(report: Report, options: Options, world: MPI.Intracomm) -> None:
+def begin_file(report: Report, options: Options, world: MPI.Intracomm) -> None:
     """Begin the file of results; where it cannot be written, all ranks raise RequestError."""
     why = ""
     try:

@@ -16,7 +16,7 @@ import platform
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,12 +72,23 @@ class Trace:
         calls = list(self.calls)
         rank = calls[0][0].world_rank
         file = self.file.with_name(f"{self.file.stem}.{rank}{self.file.suffix}")
-        lines = ",\n".join(map(json.dumps, events(calls, time.monotonic())))
-        head = {"host": platform.node(), "wall_clock": time.time() - time.monotonic(), "dropped": self.dropped}
         try:
-            file.write_text(f'{{"otherData": {json.dumps(head)},\n"traceEvents": [\n{lines}\n]}}\n', encoding="utf-8")
+            write_events(file, events(calls, time.monotonic()), dropped=self.dropped)
         except OSError as error:
             print(f"mpicoll: the trace of rank {rank} is not written: {error}", file=sys.stderr, flush=True)
+
+
+def write_events(file: Path, found: Iterable[dict[str, Any]], **more: Any) -> None:
+    """Write a trace of this host's events, whose times are those of time.monotonic(); raise OSError if it cannot be.
+
+    Args:
+        file: where.
+        found: the events.
+        more: said in the trace's head.
+    """
+    lines = ",\n".join(map(json.dumps, found))
+    head = {"host": platform.node(), "wall_clock": time.time() - time.monotonic(), **more}
+    file.write_text(f'{{"otherData": {json.dumps(head)},\n"traceEvents": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
 #: by the file that the setting names
@@ -106,11 +117,11 @@ def events(calls: list[tuple[Track, Entry]], now: float) -> Iterator[dict[str, A
         now: the end of what has not ended, in seconds of time.monotonic().
     """
     rank = calls[0][0].world_rank
-    yield _named("process_name", rank, 0, f"rank {rank} on {platform.node()}")
+    yield named("process_name", rank, 0, f"rank {rank} on {platform.node()}")
     yield {"name": "process_sort_index", "ph": "M", "pid": rank, "args": {"sort_index": rank}}
     for track in sorted({track for track, _ in calls}, key=lambda track: track.number):
         name = f"{track.name}, rank {track.rank} of {track.size}"
-        yield _named("thread_name", rank, track.number, name)
+        yield named("thread_name", rank, track.number, name)
     for number, (track, entry) in enumerate(calls):
         record = CallRecord.of(entry, track.name)
         begin, end = round(record.begin * 1e6, 3), round((record.end or now) * 1e6, 3)
@@ -124,7 +135,15 @@ def events(calls: list[tuple[Track, Entry]], now: float) -> Iterator[dict[str, A
             yield event | {"ph": "e", "ts": end}
 
 
-def _named(what: str, rank: int, track: int, name: str) -> dict[str, Any]:
+def named(what: str, rank: int, track: int, name: str) -> dict[str, Any]:
+    """Return the event that names a place of a trace.
+
+    Args:
+        what: "process_name" or "thread_name".
+        rank: the process.
+        track: the thread, 0 for a process.
+        name: for people.
+    """
     return {"name": what, "ph": "M", "pid": rank, "tid": track, "args": {"name": name}}
 
 

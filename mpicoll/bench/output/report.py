@@ -14,6 +14,8 @@ from mpicoll.bench.output.rows import Row, TableRow
 
 #: wrong results that are described in words
 COMPLAINTS = 20
+#: modes whose results are validated; only they can be "OK"
+VALIDATED = ("times", "topology", "allreduce-ways", "bandwidth")
 
 
 @dataclass
@@ -24,7 +26,7 @@ class Report:
         header: the facts.
         out: where the table goes; None prints nothing.
         results: the file.
-        mode: what is measured; only "times" are validated.
+        mode: what is measured; those of VALIDATED are validated.
         total: how many measurements there will be.
         rows: what was measured.
         refused: what was left out, and why.
@@ -116,7 +118,7 @@ class Report:
         if self.interruption:
             done = f"# interrupted after {len(self.rows)} of {self.total} measurements ({self.interruption})"
         verdict = f" {self.verdict}" if self.verdict.isupper() else ""
-        return done + (f", wrong elements: {self.wrong}{verdict}" if self.mode == "times" else "")
+        return done + (f", wrong elements: {self.wrong}{verdict}" if self.mode in VALIDATED else "")
 
     def end(self) -> None:
         """Print the last line, and end the file; the first to come here does, a signal or the run."""
@@ -126,7 +128,7 @@ class Report:
             self.ended = True
         self.say(self.conclusion)
         counts = {"measured": len(self.rows), "of": self.total, "seconds": round(self.seconds, 3)}
-        wrong = self.wrong if self.mode == "times" else None
+        wrong = self.wrong if self.mode in VALIDATED else None
         self.results.end(verdict=self.verdict, reason=self.interruption, wrong=wrong, **counts)
 
     def nothing(self) -> str:
@@ -136,14 +138,14 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """Verdict on the run: only times are validated, so that only they can be "OK"."""
+        """Verdict on the run: only what is validated can be "OK"."""
         if self.wrong:
             return "FAILED"
         if self.interruption:
             return "interrupted"
         if not self.rows:
             return "nothing"
-        return "OK" if self.mode == "times" else "measured"
+        return "OK" if self.mode in VALIDATED else "measured"
 
     def interrupt(self, why: str) -> None:
         """End the report before its time; a rank that prints no table says so on its standard error output."""

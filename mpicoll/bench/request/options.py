@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,11 @@ Every form of every call is validated twice, exactly and on all ranks: before it
 A run that has taken {PATIENCE} times its budget ends, as one that gets SIGINT or SIGTERM does; it says after how
 many of its measurements, and those are in the file. Algorithms that cannot serve a call are left out, with the
 reason.
+
+Three puzzles have options of their own, which follow their name (`python -m mpicoll.bench topology --help`):
+topology        bandwidth and latency of all pairs of ranks, the links between them, and one source of three streams
+allreduce-ways  an all-reduce directly, as reduce and broadcast, as reduce-scatter and all-gather, and what decides
+bandwidth       achieved and theoretical bandwidth of each kind of link, and the latency of a message
 
 Exit status: 0 if all elements are right, 1 if any is wrong, 2 if the request cannot be served, 3 if the budget
 ended the run, 128 and the signal's number if a signal did.
@@ -169,6 +174,16 @@ def _add_modes(parser: argparse.ArgumentParser) -> None:
         add(f"--{mode}", dest="mode", action="store_const", const=mode, default="times", help=what)
 
 
+@contextlib.contextmanager
+def heard(loud: bool) -> Iterator[None]:
+    """Let be printed what is printed within, on a rank that is `loud`; drop it on another."""
+    with contextlib.ExitStack() as stack:
+        if not loud:
+            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        yield
+
+
 def parse(arguments: list[str], *, loud: bool = True) -> Options:
     """Read the command line; mistakes end the program with status 2.
 
@@ -176,11 +191,7 @@ def parse(arguments: list[str], *, loud: bool = True) -> Options:
         arguments: without the program's name.
         loud: print help and mistakes; one of the ranks should.
     """
-    quiet = io.StringIO()
-    with contextlib.ExitStack() as stack:
-        if not loud:
-            stack.enter_context(contextlib.redirect_stdout(quiet))
-            stack.enter_context(contextlib.redirect_stderr(quiet))
+    with heard(loud):
         parser = _parser()
         found = parser.parse_args(arguments)
         found.mode = "overlap" if found.compute is not None else found.mode
