@@ -13,10 +13,9 @@ def main() -> NoReturn:
     from mpi4py import MPI
 
     from mpicoll.bench.interruption import FORWARDED
-    from mpicoll.bench.run import run
 
     try:
-        status = run(sys.argv[1:])
+        status = _run_named(sys.argv[1:])
     except SystemExit:  # the parser's, on every rank alike
         raise
     except BaseException:
@@ -25,6 +24,17 @@ def main() -> NoReturn:
         MPI.COMM_WORLD.Abort(1)
     MPI.COMM_WORLD.Barrier()  # some launchers end the job when the first rank has left with an error
     sys.exit(status)
+
+
+def _run_named(arguments: list[str]) -> int:
+    """Run the puzzle that the first word names, or else the benchmark; return the exit status."""
+    from mpicoll.bench.puzzles.options import PUZZLES
+
+    if arguments and arguments[0] in PUZZLES:
+        from mpicoll.bench.puzzles.run import run
+    else:
+        from mpicoll.bench.run import run
+    return run(arguments)
 
 
 if __name__ == "__main__":
