@@ -4,6 +4,7 @@
 
 Each of these may import only those below it:
 
+    puzzles/           topology, allreduce-ways and bandwidth: runs with command lines and sentences of their own
     run, interruption  a run from the command line to its exit status, and its end at a signal
     tables/            the lines of each table, one after the other: times, overlap, overhead, breakdown
     output/            the environment, the columns of a table, the report, and the file of results

@@ -59,6 +59,7 @@ LAYERS = [
     ["bench.output"],
     ["bench.tables"],
     ["bench.run", "bench.interruption", "bench.warm"],
+    ["bench.puzzles"],
     ["cli"],
     ["bench.__main__", "__main__", "demo"],
 ]

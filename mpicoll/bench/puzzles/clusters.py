@@ -132,7 +132,7 @@ def _reason(first: Cluster, one: Cluster) -> str:
     ratio = first.middle / one.middle
     slower = f"{ratio:.1f} times slower than {first.pairs}"
     if one.link == first.link:
-        return f"{slower}, and the machine reports the same link: it is not the link but the places or the load."
+        return f"{slower}, but the machine reports the same link: cores, memory or load differ."
     if ratio < 1 + GAP:
         return f"As fast as {first.pairs}, though the link is another."
     if one.link.theoretical is None or first.link.theoretical is None:
@@ -142,5 +142,5 @@ def _reason(first: Cluster, one: Cluster) -> str:
     if max(ratio / expected, expected / ratio) <= NEAR:
         return f"{slower}; {by}: the link explains it."
     if ratio > expected:
-        return f"{slower}; {by}: the link explains a part, and not all that the way could carry is reached."
+        return f"{slower}; {by}: the link explains a part only."
     return f"{slower}; {by}: the fastest link is not filled."

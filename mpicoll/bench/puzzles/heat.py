@@ -68,7 +68,8 @@ def plot(file: Path, maps: Mapping[str, Mapping[Pair, float]], size: int) -> Non
         image = axes.imshow(rows, vmin=0, cmap="viridis")
         axes.set(title=title, xlabel="to rank", ylabel="from rank", xticks=range(size), yticks=range(size))
         for (a, b), value in values.items():
-            axes.text(b, a, f"{value:.3g}", ha="center", va="center", color="white", fontsize=8)
+            color = "black" if value > 0.6 * max(values.values()) else "white"  # viridis ends in yellow
+            axes.text(b, a, f"{value:.3g}", ha="center", va="center", color=color, fontsize=8)
         figure.colorbar(image, ax=axes, shrink=0.7)
     try:
         figure.savefig(file)

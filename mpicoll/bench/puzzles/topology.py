@@ -52,12 +52,13 @@ def measure(bench: Bench, asked: PuzzleOptions) -> None:
     rounds = Rounds(world, bench.clock, asked.how.warmup, asked.how.iterations or 1)
     small = in_memory(world, partial(Chains, world, bench.backend, SMALL))
     figures: Figures = {"latency": latencies(rounds, small)}
+    _keep(bench, "latency", SMALL, figures["latency"], joined)
     chains = in_memory(world, partial(Chains, world, bench.backend, nbytes))
     speeds, totals = bandwidths(rounds, chains)
     figures |= speeds
     report.wrong += sum(world.allgather(small.wrong() + chains.wrong()))
-    for kind, found in figures.items():
-        _keep(bench, kind, nbytes if kind != "latency" else SMALL, found, joined)
+    for kind, found in speeds.items():
+        _keep(bench, kind, nbytes, found, joined)
     report.say(*_maps(figures, nbytes, size))
     del small, chains
     _print_case(bench, asked, rounds, figures["alone"], joined)

@@ -1,0 +1,117 @@
+"""The puzzles on every rank: they measure all that they name, validate it, and write it down."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import mpicoll
+from mpicoll.bench.measure.backends import HostBackend
+from mpicoll.bench.output.results import read
+from mpicoll.bench.puzzles.chains import Chains
+from mpicoll.bench.puzzles.run import run
+
+WORLD = MPI.COMM_WORLD
+SIZE = WORLD.size
+
+
+def puzzle(folder, arguments):
+    """Run it; return the status and the file, the same on all ranks."""
+    file = folder / "results.json"
+    status = run([*arguments.split(), "--buffers", "numpy", "--warmup", "0", "--json", str(file)])
+    assert WORLD.allgather(status) == [status] * SIZE
+    return status, WORLD.bcast(read(file) if WORLD.rank == 0 else None, root=0)
+
+
+@pytest.mark.ranks(1)
+@pytest.mark.parametrize("name", ["topology", "allreduce-ways", "bandwidth"])
+def test_one_rank_is_refused(name, capsys):
+    assert run([name]) == 2
+    assert f"{name}: one rank has no other" in capsys.readouterr().err
+
+
+@pytest.mark.ranks(2, 3)
+def test_all_pairs_are_measured_and_the_source_s_streams_traced(folder, capsys):
+    trace = folder / "trace.json"
+    status, found = puzzle(folder, f"topology --bytes 4K --repeat 3 --iters 2 --trace {trace}")
+    assert (status, found["end"]["verdict"], found["end"]["wrong"]) == (0, "OK", 0)
+    assert found["end"]["measured"] == found["end"]["of"] == len(found["rows"])
+    kinds = ["latency", "alone", "both directions"] + ["all at once", "all at once, both directions"] * (SIZE > 2)
+    pairs = [[a, b] for a in range(SIZE) for b in range(SIZE) if a != b]
+    for kind in kinds:
+        assert [row["pair"] for row in found["rows"] if row["what"] == kind] == pairs
+    streams = [row for row in found["rows"] if row["what"] == "one source"]
+    assert [row["pair"] for row in streams] == [[0, target] for target in range(1, SIZE)]
+    assert all(row["GBps"]["median"] > 0 and row["time_ms"]["number"] == 2 for row in streams)
+    if WORLD.rank == 0:
+        messages = [one for one in json.loads(trace.read_text())["traceEvents"] if one["ph"] == "X"]
+        assert [one["tid"] for one in messages] == [target for target in range(1, SIZE) for _ in range(3)]
+        assert all(one["dur"] >= 0 for one in messages)
+        said = capsys.readouterr().out
+        assert "Pairs alone:" in said
+        assert "the memory of one host" in said
+
+
+@pytest.mark.ranks(2, 3)
+def test_chains_arrive_in_order_and_what_does_not_is_counted():
+    world = WORLD.Dup()
+    chains = Chains(world, HostBackend(), 1000, sent=2)
+    spans = chains.run([(0, 1), (1, 0)], 4)
+    assert {pair: len(found) for pair, found in spans.items()} == ({(0, 1): 4, (1, 0): 4} if WORLD.rank < 2 else {})
+    for found in spans.values():
+        assert all(begin <= end <= later for (begin, end), (later, _) in pairwise(found))
+    if WORLD.rank == 1:
+        chains.received.pop(SIZE - 1, None)  # nothing came from there
+        assert chains.wrong() == 0
+        chains.received[0][17] ^= 1
+        assert chains.wrong() == 1
+    world.Free()
+
+
+@pytest.mark.ranks(2, 3)
+def test_all_ways_are_measured_on_each_number_of_ranks(folder, capsys):
+    numbers = list(range(2, SIZE + 1))
+    given = ",".join(map(str, numbers))
+    status, found = puzzle(folder, f"allreduce-ways --bytes 8,4K --ranks {given} --iters 3")
+    assert (status, found["end"]["verdict"], found["end"]["wrong"]) == (0, "OK", 0)
+    names = ["direct", "reduce + bcast", "reduce_scatter + allgather", "reduce_scatter alone"]
+    rows = [(row["ranks"], row["bytes"], row["way"]) for row in found["rows"]]
+    sizes = {2: (8, 4096), 3: (12, 4092)}
+    assert rows == [(number, nbytes, name) for number in numbers for nbytes in sizes[number] for name in names]
+    assert [len(row["algorithms"]) for row in found["rows"][:4]] == [1, 2, 2, 1]
+    assert all(row["predicted_us"] == pytest.approx(sum(row["terms"].values()), abs=0.01) for row in found["rows"])
+    assert all(row["time_us"]["number"] == 3 for row in found["rows"])
+    if WORLD.rank == 0:
+        said = capsys.readouterr().out
+        assert f"On {SIZE} ranks" in said
+        assert "2x more efficient than all-reduce" in said
+
+
+@pytest.mark.ranks(2, 3)
+@pytest.mark.parametrize("method", ["Bcast", "Allgather", "Allreduce"])
+def test_a_wrong_way_fails_on_all_ranks(folder, monkeypatch, method):
+    right = getattr(mpicoll.Communicator, method)
+
+    def wrong(self, *arguments, **named):
+        right(self, *arguments, **named)
+        array = [one for one in arguments if isinstance(one, np.ndarray)][-1]
+        array[:1] += self.rank == 1
+
+    monkeypatch.setattr(mpicoll.Communicator, method, wrong)
+    status, found = puzzle(folder, "allreduce-ways --bytes 64 --iters 1")
+    assert (status, found["end"]["verdict"]) == (1, "FAILED")
+    assert found["end"]["wrong"] == 2  # before the times are taken, and after
+
+
+@pytest.mark.ranks(2, 3)
+def test_the_time_of_a_message_is_fitted(folder, capsys):
+    status, found = puzzle(folder, "bandwidth --bytes 8,64K,1M --iters 3")
+    assert (status, found["end"]["wrong"]) == (0, 0)
+    assert [row["bytes"] for row in found["rows"] if row["what"] == "time"] == [8, 1 << 16, 1 << 20]
+    (fitted,) = [row for row in found["rows"] if row["what"] == "fit"]
+    assert fitted["theoretical_GBps"] is None
+    assert fitted["n_half"] == pytest.approx(fitted["latency"] * fitted["bandwidth"])
+    if WORLD.rank == 0:
+        assert "not reported" in capsys.readouterr().out

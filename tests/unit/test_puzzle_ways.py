@@ -1,0 +1,158 @@
+"""The second puzzle's pure parts: terms of costs, what decides, and what the times say."""
+
+import pytest
+
+from mpicoll.algorithms import registry
+from mpicoll.bench.measure.statistics import Statistics
+from mpicoll.bench.puzzles.compare import ALONE, DIRECT, Outcome, against_direct, of_reduce_scatter
+from mpicoll.bench.puzzles.factors import Prediction, carries, predict, terms
+from mpicoll.bench.puzzles.options import parse
+from mpicoll.bench.puzzles.run import refusal
+from mpicoll.dispatch.paths import PATHS
+from mpicoll.dispatch.plan import plan
+
+WAY = "reduce + bcast"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_terms_add_up_to_the_cost_of_every_algorithm(path):
+    model = PATHS[path].model
+    cards = [
+        c for name in ("allreduce", "reduce", "bcast", "reduce_scatter", "allgather") for c in registry.known(name)
+    ]
+    assert len(cards) > 30
+    for card in cards:
+        for p, n, s in ((2, 8, 1), (6, 1 << 20, 4), (8, 1 << 26, 16)):
+            whole = model.seconds(card.cost, p, n, s)
+            assert sum(terms(card.cost, model, p, n, s).values()) == pytest.approx(whole), (card.name, p, n, s)
+
+
+def test_the_terms_of_a_ring():
+    found = terms(registry.get("allreduce", "ring").cost, PATHS["host"].model, 4, 1 << 20, 1)
+    micro = {symbol: round(seconds * 1e6) for symbol, seconds in found.items()}
+    assert micro == {"α": 30, "o": 0, "β": 393, "γ": 131, "λ": 6, "call": 0}
+
+
+def test_what_each_rank_carries():
+    assert carries("reduce", "linear", 4) == (3, 1, 1, 1)
+    assert carries("bcast", "linear", 4) == (3, 1, 1, 1)
+    assert carries("allreduce", "ring", 4) == (1.5,) * 4
+
+
+def plans(*calls, p=4, n=1 << 20):
+    return [plan(name, size=p, nbytes=n, algorithm=algorithm) for name, algorithm in calls]
+
+
+def test_the_root_s_link_decides_where_the_root_carries_the_most():
+    rooted = predict(plans(("reduce", "linear"), ("bcast", "linear")))
+    ring = predict(plans(("allreduce", "ring")))
+    assert (rooted.rooted, ring.rooted) == (True, False)
+    assert rooted.largest[0] == rooted.beyond(ring) == "the root's link"
+    assert ring.largest[0] == "bandwidth"
+    assert ring.beyond(rooted) == ""
+
+
+def test_latency_decides_short_calls():
+    short = {"n": 8}
+    way, direct = (
+        predict(plans(("reduce_scatter", "ring"), ("allgather", "ring"), **short)),
+        predict(plans(("allreduce", "one_shot"), **short)),
+    )
+    assert way.beyond(direct) == "latency"
+    assert way.largest[0] == "latency"
+
+
+def test_pipelined_rooted_calls_are_not_held_up_by_the_root():
+    assert not predict(plans(("reduce", "ring/8"), ("bcast", "ring/8"))).rooted
+
+
+def times(median, spread=0.1, number=9):
+    return Statistics(median, spread, median, median, median, number)
+
+
+def prediction(latency, bandwidth, rooted=False):
+    return Prediction({"latency": latency, "bandwidth": bandwidth}, rooted)
+
+
+def outcome(nbytes, measured, expected):
+    """Direct, reduce + bcast, and reduce_scatter alone: seconds measured and predicted."""
+    names = DIRECT, WAY, ALONE
+    return Outcome(nbytes, dict(zip(names, map(times, measured), strict=True)), dict(zip(names, expected, strict=True)))
+
+
+SHORT = prediction(1.0, 0.0), prediction(2.0, 0.0, rooted=True), prediction(1.0, 0.0)
+LONG = prediction(1.0, 10.0), prediction(2.0, 30.0, rooted=True), prediction(1.0, 5.0)
+
+
+def test_sizes_with_the_same_reason_are_one_part_of_a_sentence():
+    found = [outcome(n, (10, 20, 10), SHORT) for n in (8, 64)] + [outcome(1 << 20, (100, 250, 50), LONG)]
+    assert against_direct(found) == [
+        "reduce + bcast, beside direct: takes 2.0 x its time from 8 to 64 B (predicted 2.0 x; latency decides); "
+        "takes 2.5 x its time at 1M B (predicted 2.9 x; the root's link decides)."
+    ]
+
+
+def test_times_within_their_spread_are_not_told_apart():
+    (line,) = against_direct([outcome(8, (10, 10.4, 5), SHORT)])
+    assert line == "reduce + bcast, beside direct: cannot be told apart from it at 8 B (predicted 2.0 x)."
+    single = Outcome(8, {DIRECT: times(10, 0, 1), WAY: times(20, 0, 1)}, dict(zip((DIRECT, WAY), SHORT, strict=False)))
+    assert single.equal(WAY)
+
+
+def test_what_the_costs_do_not_predict_is_said():
+    (line,) = against_direct([outcome(1 << 20, (250, 100, 50), LONG)])
+    assert line.endswith("takes 0.4 x its time at 1M B (predicted 2.9 x; the costs do not say why).")
+
+
+def test_where_a_reduce_scatter_is_twice_as_efficient():
+    found = [
+        outcome(8, (10, 20, 10), SHORT),
+        outcome(1 << 20, (100, 250, 50), LONG),
+        outcome(1 << 23, (900, 1, 500), LONG),
+    ]
+    assert of_reduce_scatter(found) == [
+        '"reduce-scatter is 2x more efficient than all-reduce" holds at some sizes:',
+        "  it does not hold at 8 B: 1.0x, predicted 1.0x; latency takes most of the reduce_scatter",
+        "  it holds from 1M to 8M B: 1.8 to 2.0x, predicted 1.8x; bandwidth takes most of the reduce_scatter",
+    ]
+    assert of_reduce_scatter(found[:1])[0].endswith("holds at no size:")
+    assert of_reduce_scatter(found[1:])[0].endswith("holds at every size:")
+
+
+# The command lines.
+
+
+def test_defaults_of_the_first_puzzle_are_the_document_s():
+    found = parse(["topology"])
+    assert (found.sizes, found.repeat, found.how.mode, found.how.iterations) == ((40_000_000,), 10, "topology", 5)
+
+
+def test_sizes_and_ranks_of_the_second_one():
+    found = parse(["allreduce-ways", "--bytes", "8-4K,1M", "--ranks", "4,2", "--ranks", "3", "--budget", "5"])
+    assert found.sizes == (8, 64, 512, 4096, 1 << 20)
+    assert (found.ranks, found.how.budget, found.how.iterations) == ((2, 3, 4), 5.0, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("topology --bytes 8,16", "'8,16' is more than one size"),
+        ("topology --bytes 0", "'0' is not a size or a range from 1 to 1G"),
+        ("bandwidth --bytes 1M-1K", "'1M-1K' is not a size or a range"),
+        ("bandwidth --bytes 8-x", "'x' is not a number of bytes"),
+        ("allreduce-ways --ranks 1", "'1' is not a whole number from 2 on"),
+        ("allreduce-ways --repeat 3", "unrecognized arguments: --repeat 3"),
+        ("topology --repeat 0", "'0' is not a whole number from 1"),
+    ],
+)
+def test_mistakes_are_named(arguments, message, capsys):
+    with pytest.raises(SystemExit) as end:
+        parse(arguments.split())
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_what_cannot_be_served_is_said():
+    assert "one rank has no other" in refusal(parse(["bandwidth"]), 1)
+    assert refusal(parse(["allreduce-ways", "--ranks", "2,4"]), 3) == "--ranks 4: there are 3 ranks"
+    assert refusal(parse(["allreduce-ways", "--ranks", "2,3"]), 3) == ""
