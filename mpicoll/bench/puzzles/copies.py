@@ -84,7 +84,7 @@ class Copies:
         if not self.own:
             return None
         found = self.backend.xp.empty(self.nbytes, "u1")
-        self.runtime.memcpy(found.data.ptr, self.own, self.nbytes, _DEFAULT)
+        self.runtime.memcpy(self.backend.pointer(found), self.own, self.nbytes, _DEFAULT)
         return found
 
     def close(self) -> None:
