@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +10,11 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.bench.measure.backends import HostBackend
+from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.output.results import read
+from mpicoll.bench.puzzles import case
 from mpicoll.bench.puzzles.chains import Chains
+from mpicoll.bench.puzzles.pairs import Rounds
 from mpicoll.bench.puzzles.run import run
 
 WORLD = MPI.COMM_WORLD
@@ -71,6 +75,18 @@ def test_chains_arrive_in_order_and_what_does_not_is_counted():
 
 
 @pytest.mark.ranks(2, 3)
+def test_times_of_the_streams_are_the_source_s():
+    world, backend = WORLD.Dup(), HostBackend()
+    rounds = Rounds(world, Clock(world, True, backend.synchronize), 0, 2)
+    found = case.measured(SimpleNamespace(world=world, backend=backend), rounds, 1000, 3)
+    if WORLD.rank == 0:
+        begin = min(spans[0][0] for spans in found.spans.values())
+        last = {pair: spans[-1][1] - begin for pair, spans in found.spans.items()}
+        assert {pair: seconds[-1] for pair, seconds in found.seconds.items()} == last
+    world.Free()
+
+
+@pytest.mark.ranks(2, 3)
 def test_all_ways_are_measured_on_each_number_of_ranks(folder, capsys):
     numbers = list(range(2, SIZE + 1))
     given = ",".join(map(str, numbers))
@@ -109,6 +125,7 @@ def test_a_wrong_way_fails_on_all_ranks(folder, monkeypatch, method):
 def test_the_time_of_a_message_is_fitted(folder, capsys):
     status, found = puzzle(folder, "bandwidth --bytes 8,64K,1M --iters 3")
     assert (status, found["end"]["wrong"]) == (0, 0)
+    assert found["end"]["measured"] == found["end"]["of"] == len(found["rows"]) == 4
     assert [row["bytes"] for row in found["rows"] if row["what"] == "time"] == [8, 1 << 16, 1 << 20]
     (fitted,) = [row for row in found["rows"] if row["what"] == "fit"]
     assert fitted["theoretical_GBps"] is None
