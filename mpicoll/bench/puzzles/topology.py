@@ -114,17 +114,11 @@ def _print_case(
     what = f"rank 0 sends {repeat} x {in_words(nbytes)} to each of {targets} at the same time"
     report.head(STREAMS, "#", f"# the puzzle's case: {what}; {case.how}", "#")
     for pair, speed in speeds.items():
-        time = Statistics.of(case.seconds[pair] * 1e3)
-        places = (str(rank) for rank in pair)
-        report.line(
-            *places,
-            plus_minus(time),
-            f"{speed.median:.2f}",
-            f"{alone[pair].median:.2f}",
-            f"  {joined[pair].words}",
-        )
-        found = {"what": "one source", "pair": pair, "bytes": nbytes, "repeat": repeat, "GBps": rounded(speed)}
-        report.keep(Finding({**found, "time_ms": rounded(time), "link": joined[pair].words}))
+        time, link = Statistics.of(case.seconds[pair] * 1e3), joined[pair].words
+        figures = plus_minus(time), f"{speed.median:.2f}", f"{alone[pair].median:.2f}"
+        report.line(*(str(rank) for rank in pair), *figures, f"  {link}")
+        found = {"what": "one source", "pair": pair, "bytes": nbytes, "repeat": repeat, "link": link}
+        report.keep(Finding({**found, "GBps": rounded(speed), "time_ms": rounded(time)}))
     report.say("#", *(f"# {line}" for line in sentences(clusters(speeds, joined))))
     if asked.trace:
         own.write_trace(bench, case, asked.trace, nbytes)
