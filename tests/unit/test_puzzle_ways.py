@@ -4,7 +4,7 @@ import pytest
 
 from mpicoll.algorithms import registry
 from mpicoll.bench.measure.statistics import Statistics
-from mpicoll.bench.puzzles.compare import ALONE, DIRECT, Outcome, against_direct, of_reduce_scatter
+from mpicoll.bench.puzzles.compare import ALONE, DIRECT, Outcome, against_direct, of_reduce_scatter, twice
 from mpicoll.bench.puzzles.factors import Prediction, carries, predict, terms
 from mpicoll.bench.puzzles.options import parse
 from mpicoll.bench.puzzles.run import refusal
@@ -117,6 +117,20 @@ def test_where_a_reduce_scatter_is_twice_as_efficient():
     ]
     assert of_reduce_scatter(found[:1])[0].endswith("holds at no size:")
     assert of_reduce_scatter(found[1:])[0].endswith("holds at every size:")
+
+
+def test_a_ratio_within_its_spread_of_a_bound_is_not_judged():
+    def judged(direct, alone, spread):
+        measured = {DIRECT: times(direct, spread * direct), ALONE: times(alone, spread * alone)}
+        return twice(Outcome(8, measured, {}))
+
+    assert [judged(200, alone, 0.01) for alone in (100, 140, 60)] == ["it holds"] + ["it does not hold"] * 2
+    assert judged(200, 100, 0.3) == judged(200, 140, 0.2) == judged(200, 60, 0.3) == "the spread is too large to say"
+
+
+def test_costs_that_hardly_differ_say_nothing():
+    assert prediction(1.0, 10.0).beyond(prediction(1.0, 9.6)) == ""
+    assert prediction(1.0, 10.0).beyond(prediction(1.0, 9.0)) == "bandwidth"
 
 
 # The command lines.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -86,14 +87,19 @@ def _against(found: Sequence[Outcome], way: str) -> str:
 
 def of_reduce_scatter(found: Sequence[Outcome]) -> list[str]:
     """Return whether a reduce_scatter is twice as efficient as an allreduce, as a document says, and where."""
-    holding = sum(map(_holds, found))
+    holding = [twice(one) for one in found].count("it holds")
     where = "at every size" if holding == len(found) else "at some sizes" if holding else "at no size"
-    parts = [_measured(run) for run in runs(found, lambda one: (_holds(one), one.predicted[ALONE].largest[0]))]
+    parts = [_measured(run) for run in runs(found, lambda one: (twice(one), one.predicted[ALONE].largest[0]))]
     return [f'"reduce-scatter is 2x more efficient than all-reduce" holds {where}:', *(f"  {part}" for part in parts)]
 
 
-def _holds(one: Outcome) -> bool:
-    return TWICE[0] <= 1 / one.ratio(ALONE) <= TWICE[1]
+def twice(one: Outcome) -> str:
+    """Return whether an allreduce takes twice the time of a reduce_scatter, as far as the spreads allow to say."""
+    ratio, (low, high) = 1 / one.ratio(ALONE), TWICE
+    spread = ratio * math.hypot(*(time.spread / time.median for time in (one.times[DIRECT], one.times[ALONE])))
+    if low <= ratio - spread and ratio + spread <= high:
+        return "it holds"
+    return "it does not hold" if ratio + spread < low or high < ratio - spread else "the spread is too large to say"
 
 
 def _measured(run: Sequence[Outcome]) -> str:
@@ -101,8 +107,9 @@ def _measured(run: Sequence[Outcome]) -> str:
     ratios = _range(1 / one.ratio(ALONE) for one in run)
     expected = _range(1 / one.expected(ALONE) for one in run)
     factor = run[0].predicted[ALONE].largest[0]
-    verdict = "it holds" if _holds(run[0]) else "it does not hold"
-    return f"{verdict} {between(run)}: {ratios}x, predicted {expected}x; {factor} takes most of the reduce_scatter"
+    return (
+        f"{twice(run[0])} {between(run)}: {ratios}x, predicted {expected}x; {factor} takes most of the reduce_scatter"
+    )
 
 
 def _range(ratios: Iterable[float]) -> str:

@@ -30,6 +30,8 @@ FACTORS = {
 }
 #: bandwidth is that of the root's link where it carries so many times the bytes of any other rank's
 ROOTED = 1.25
+#: predicted times that differ by less than this part tell nothing
+HARDLY = 0.05
 
 
 def terms(cost: str, model: CostModel, p: int, n: int, s: int) -> dict[str, float]:
@@ -77,8 +79,8 @@ class Prediction:
         return self.name(factor), self.seconds[factor] / (self.total or 1.0)
 
     def beyond(self, other: Prediction) -> str:
-        """Return the factor that makes this slower than the other one; "" if it is not slower."""
-        if self.total <= other.total:
+        """Return the factor that makes this slower than the other one; "" if it is not slower, or hardly."""
+        if self.total <= (1 + HARDLY) * other.total:
             return ""
         return self.name(max(self.seconds, key=lambda factor: self.seconds[factor] - other.seconds[factor]))
 
