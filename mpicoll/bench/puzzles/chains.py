@@ -87,19 +87,23 @@ class Chains:
         return [MPI.buffer.fromaddress(self.backend.pointer(array), self.nbytes), self.nbytes, MPI.BYTE]
 
     def ping(self, pair: Pair, rounds: int) -> float:
-        """Return the seconds of one message of a pair: half of those there and back, over so many rounds."""
+        """Return the seconds of one message of a pair: half of those there and back, the median of so many.
+
+        A rank that loses its core for a while spoils one of them, and not the median.
+        """
         source, target = pair
-        other = target if self.rank == source else source
+        first, other = self.rank == source, target if self.rank == source else source
         away, here = self._memory(self.sent[0]), self._memory(self.received[other])
-        start = time.monotonic()
-        for _ in range(rounds):
-            if self.rank == source:
+        seconds = np.empty(rounds)
+        for number in range(rounds):
+            start = time.monotonic()
+            if first:
                 self.world.Send(away, other, TAG)
-                self.world.Recv(here, other, TAG)
-            else:
-                self.world.Recv(here, other, TAG)
+            self.world.Recv(here, other, TAG)
+            if not first:
                 self.world.Send(away, other, TAG)
-        return (time.monotonic() - start) / (2 * rounds)
+            seconds[number] = time.monotonic() - start
+        return float(np.median(seconds)) / 2
 
 
 def rest(world: MPI.Intracomm) -> None:
