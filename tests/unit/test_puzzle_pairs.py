@@ -56,7 +56,7 @@ def test_equal_pairs_are_said_to_be_equal_with_their_distance():
 def test_pairs_without_a_step_are_one_cluster_but_not_called_equal():
     speeds = {(0, 1): 10.0, (1, 0): 12.0, (0, 2): 14.4}
     (line,) = sentences(clusters(figures(speeds), dict.fromkeys(speeds, HOST)))
-    assert line.startswith("All 3 pairs have one link, and differ by up to 44 % without a step: 12 GB/s")
+    assert line.startswith("All 3 pairs have one link and differ by 44 %, no step above the spread: 12 GB/s")
 
 
 def test_a_step_within_the_spread_is_none():

@@ -27,8 +27,8 @@ from mpicoll.bench.request.options import sizes
 from mpicoll.bench.tables.bench import Bench
 from mpicoll.settings import format_bytes
 
-#: bytes that one measurement sends at least, up to MOST round trips
-ENOUGH, MOST = 1 << 20, 50
+#: round trips of one measurement: as many as send so many bytes, between the other two
+ENOUGH, LEAST, MOST = 1 << 20, 5, 50
 
 COLUMNS = Columns(
     Column("# size", "# (B)", 11, "left"),
@@ -85,7 +85,7 @@ def _taken(rounds: Rounds, chains: Mapping[int, Chains], pairs: list[Pair]) -> T
     """
     parts = {}
     for size, one in chains.items():
-        number = min(max(ENOUGH // size, 1), MOST)
+        number = min(max(ENOUGH // size, LEAST), MOST)
         for pair in pairs:
             parts[size, pair] = ((pair,), partial(pinged, one, pair, number))
     return {(size, pair): seconds for ((size, _), pair), seconds in rounds.take(parts).items()}

@@ -114,7 +114,7 @@ def _all_alike(one: Cluster) -> str:
     within = math.ceil(100 * (one.most / one.least - 1))
     if within <= 100 * GAP:
         return f"All {len(one.figures)} pairs are equal within {within} %: {over}."
-    return f"All {len(one.figures)} pairs have one link, and differ by up to {within} % without a step: {over}."
+    return f"All {len(one.figures)} pairs have one link and differ by {within} %, no step above the spread: {over}."
 
 
 def _speed(one: Cluster) -> str:
