@@ -2,35 +2,23 @@
 
 import pytest
 
-from mpicoll.algorithms import registry
 from mpicoll.bench.measure.statistics import Statistics
 from mpicoll.bench.puzzles.compare import ALONE, DIRECT, Outcome, against_direct, of_reduce_scatter, twice
-from mpicoll.bench.puzzles.factors import Prediction, carries, predict, terms
+from mpicoll.bench.puzzles.factors import Prediction, carries, predict
 from mpicoll.bench.puzzles.options import parse
 from mpicoll.bench.puzzles.run import refusal
-from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.plan import plan
 
 WAY = "reduce + bcast"
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_terms_add_up_to_the_cost_of_every_algorithm(path):
-    model = PATHS[path].model
-    cards = [
-        c for name in ("allreduce", "reduce", "bcast", "reduce_scatter", "allgather") for c in registry.known(name)
-    ]
-    assert len(cards) > 30
-    for card in cards:
-        for p, n, s in ((2, 8, 1), (6, 1 << 20, 4), (8, 1 << 26, 16)):
-            whole = model.seconds(card.cost, p, n, s)
-            assert sum(terms(card.cost, model, p, n, s).values()) == pytest.approx(whole), (card.name, p, n, s)
-
-
-def test_the_terms_of_a_ring():
-    found = terms(registry.get("allreduce", "ring").cost, PATHS["host"].model, 4, 1 << 20, 1)
-    micro = {symbol: round(seconds * 1e6) for symbol, seconds in found.items()}
-    assert micro == {"α": 30, "o": 0, "β": 393, "γ": 131, "λ": 6, "call": 0}
+def test_a_prediction_is_the_sum_of_the_costs_by_factor():
+    """A ring of 1 MiB: 6 messages one after the other, 3 reductions to launch, 1.5 MiB on a link, 0.75 to reduce."""
+    found = predict(plans(("allreduce", "ring/1")))
+    micro = {factor: round(seconds * 1e6) for factor, seconds in found.seconds.items()}
+    assert micro == {"latency": 30, "launching": 6, "bandwidth": 393, "reduction": 131, "the call itself": 0}
+    twice_that = predict(plans(("allreduce", "ring/1"), ("allreduce", "ring/1")))
+    assert twice_that.total == pytest.approx(2 * found.total)
 
 
 def test_what_each_rank_carries():

@@ -7,48 +7,29 @@ An allreduce of 1 MiB on 4 ranks by the ring has 6 messages, one after the other
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from mpicoll.algorithms import registry
-from mpicoll.analysis.cost import CostModel
+from mpicoll.analysis.terms import CALL, terms
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.plan import Plan
 from mpicoll.dispatch.select import waves
 from mpicoll.schedule.ir import Send
 
-#: parameters of a cost by their symbols, as fields of the model
-PARAMETERS = {"α": "alpha", "o": "extra", "β": "beta", "γ": "gamma", "λ": "launch"}
-#: what each symbol stands for; "call" is what every call costs on top
+#: what decides, by the symbol of a term
 FACTORS = {
     "α": "latency",
     "o": "latency",
     "β": "bandwidth",
     "γ": "reduction",
     "λ": "launching",
-    "call": "the call itself",
+    CALL: "the call itself",
 }
 #: bandwidth is that of the root's link where it carries so many times the bytes of any other rank's
 ROOTED = 1.25
 #: predicted times that differ by less than this part tell nothing
 HARDLY = 0.05
-
-
-def terms(cost: str, model: CostModel, p: int, n: int, s: int) -> dict[str, float]:
-    """Return the seconds of a cost by symbol: its value with all parameters but one set to 0.
-
-    Args:
-        cost: the expression.
-        model: the machine.
-        p: number of ranks.
-        n: bytes of the full vector.
-        s: number of segments.
-    """
-    nothing = dict.fromkeys((*PARAMETERS.values(), "call", "call_byte"), 0.0)
-    found = {}
-    for symbol, field in PARAMETERS.items():
-        found[symbol] = replace(model, **{**nothing, field: getattr(model, field)}).seconds(cost, p, n, s)
-    return found | {"call": model.call + n * model.call_byte}
 
 
 @dataclass(frozen=True)
