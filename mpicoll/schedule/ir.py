@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Ref:
 
     def __getitem__(self, which: int | slice) -> Ref:
         got = self.cells[which]
-        return Ref(self.buffer, (got,) if isinstance(got, int) else got)
+        return _one(self.buffer, got) if isinstance(got, int) else Ref(self.buffer, got)
 
     def __add__(self, other: Ref) -> Ref:
         if other.buffer != self.buffer:
@@ -48,14 +49,20 @@ class Ref:
         return f"{self.buffer}[{_ranges(self.cells)}]"
 
 
+@lru_cache(maxsize=1 << 16, typed=True)  # True is no cell, though it equals 1
+def _one(buffer: str, cell: int) -> Ref:
+    """Return a reference to one cell, the same object each time: schedules of many ranks are made of few cells."""
+    return Ref(buffer, (cell,))
+
+
 def inp(ids: int | Iterable[int]) -> Ref:
     """Refer to blocks of this rank's input."""
-    return Ref("input", _ids(ids))
+    return _one("input", ids) if isinstance(ids, int) else Ref("input", _ids(ids))
 
 
 def out(ids: int | Iterable[int]) -> Ref:
     """Refer to blocks of this rank's output."""
-    return Ref("output", _ids(ids))
+    return _one("output", ids) if isinstance(ids, int) else Ref("output", _ids(ids))
 
 
 class Scratch:
@@ -70,7 +77,7 @@ class Scratch:
         wanted = _ids(ids)
         first = len(self.ids)
         self.ids += wanted
-        return Ref("scratch", range(first, len(self.ids)))
+        return _one("scratch", first) if len(wanted) == 1 else Ref("scratch", range(first, len(self.ids)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,14 +20,13 @@ from heapq import heappop, heappush
 from mpicoll.errors import ScheduleError
 from mpicoll.simulate.actions import Action, Post
 from mpicoll.simulate.network import Network
+from mpicoll.simulate.occupancy import SAME, Occupancy
 from mpicoll.simulate.result import NOTHING, Run
 
-#: events: a message leaves its links, a message has arrived, a rank's local work is done
-FREED, ARRIVED, WORKED = range(3)
-#: part of its own rate with which a message begins at least
-LEAST = 0.5
-#: times that differ by less than this part of them are one
-SAME = 1e-12
+#: events: a rank goes on, a link that others wait for has room again
+WAKE, ROOM = range(2)
+#: a message that can begin: number among the source's, message, target, number among the target's
+Ready = tuple[int, int, int, int]
 
 
 def simulate(actions: Sequence[Iterator[Action]], network: Network, extra: float = 0.0, start: float = 0.0) -> Run:
@@ -48,15 +47,16 @@ def simulate(actions: Sequence[Iterator[Action]], network: Network, extra: float
 
 
 class _Rank:
-    """A rank: what it waits for, and why it went on last."""
+    """A rank: what it waits for, until when, and why it goes on then."""
 
-    __slots__ = ("actions", "cause", "done", "ended", "exchanging", "finish", "waits", "working")
+    __slots__ = ("actions", "cause", "ended", "ends", "finish", "next", "until", "waits", "working")
 
     def __init__(self, actions: Iterator[Action]) -> None:
         self.actions = actions
-        self.done: set[int] = set()  # messages that are complete and were not awaited yet
-        self.waits: set[int] = set()
-        self.exchanging = 0  # messages of an exchange that are not complete
+        self.ends: dict[int, tuple[float, int]] = {}  # messages that have begun and are not awaited: (end, message)
+        self.waits: set[int] = set()  # messages that are awaited and have not begun
+        self.until = 0.0  # when all others that are awaited have ended
+        self.next = NOTHING  # that of them which ends last
         self.finish: dict[int, float] = {}  # local work -> when it ends
         self.working = 0.0
         self.cause = NOTHING
@@ -66,15 +66,12 @@ class _Rank:
 class _Engine:
     def __init__(self, actions: Sequence[Iterator[Action]], network: Network, extra: float) -> None:
         self.ranks = [_Rank(a) for a in actions]
-        self.network, self.extra = network, extra
+        self.route, self.extra = network.route, extra
         self.run = Run(network, len(actions))
-        self.bandwidth = [link.bandwidth for link in network.links]
-        self.room = [1.0] * len(network.links)
+        self.occupancy = Occupancy(network)
         self.posted: dict[tuple[int, int, int], list[Post]] = {}  # messages that one of the two ranks has started
-        self.ready: list[list[tuple[int, int]]] = [[] for _ in actions]  # by source: (number among its own, message)
-        self.waiting: dict[int, dict[int, None]] = defaultdict(dict)  # link -> sources that wait for room on it
-        self.held: dict[int, list[tuple[int, float]]] = {}  # message -> the part that it holds of each link
-        self.handles: dict[int, tuple[int, int]] = {}
+        self.ready: list[list[Ready]] = [[] for _ in actions]  # by source
+        self.waiting: dict[int, dict[int, None]] = {}  # link -> sources that wait for room on it
         self.does = {
             "exchange": self._exchange,
             "start": self._start,
@@ -84,7 +81,7 @@ class _Engine:
         }
         self.retry: dict[int, int] = {}  # source -> message that made room for it
         self.awake: list[int] = []
-        self.events: dict[float, list[tuple[int, int]]] = defaultdict(list)  # time -> (kind, message or rank)
+        self.events: dict[float, list[tuple[int, int]]] = defaultdict(list)  # time -> (kind, rank or link)
         self.times: list[float] = []  # a heap of the keys: many events have the same time
 
     def go(self, now: float) -> None:
@@ -117,50 +114,26 @@ class _Engine:
         found.append((kind, subject))
 
     def _happen(self, kind: int, subject: int) -> None:
-        if kind == WORKED:
+        if kind == WAKE:
+            rank = self.ranks[subject]
+            rank.cause = rank.next
             self.awake.append(subject)
-            self.ranks[subject].cause = self.run.last_work(subject)
-            return
-        if kind == ARRIVED:
-            self._complete(self.run.target[subject], self.handles.pop(subject)[1], subject)
-            return
-        source = self.run.source[subject]
-        for link, share in self.held.pop(subject):
-            self.room[link] += share
-            if link in self.waiting:
-                self.retry.update(dict.fromkeys(self.waiting.pop(link), subject))
-        if self.ready[source]:
-            self.retry[source] = subject
-        self._complete(source, self.handles[subject][0], subject)
-
-    def _complete(self, number: int, handle: int, message: int) -> None:
-        rank = self.ranks[number]
-        if rank.exchanging:
-            rank.exchanging -= 1
-            if not rank.exchanging:
-                rank.cause = message
-                self.awake.append(number)
-        elif handle in rank.waits:
-            rank.waits.discard(handle)
-            if not rank.waits:
-                rank.cause = message
-                self.awake.append(number)
         else:
-            rank.done.add(handle)
+            _, message = self.occupancy.next_free(subject)
+            self.retry.update(dict.fromkeys(self.waiting.pop(subject), message))
 
     def _advance(self, number: int, now: float) -> None:
         """Let a rank act until it must wait."""
-        rank, does = self.ranks[number], self.does
-        for action in rank.actions:
+        does = self.does
+        for action in self.ranks[number].actions:
             if does[action[0]](number, action, now):
                 return
-        rank.ended = True
+        self.ranks[number].ended = True
 
     def _exchange(self, number: int, action: Action, now: float) -> bool:
-        """Start messages; tell whether the rank must wait, as the other three do."""
-        self.ranks[number].exchanging = len(action[1])
+        """Start messages and wait for them; tell whether the rank must wait, as the other four do."""
         self._start(number, action, now)
-        return True
+        return self._wait(number, (None, [post[4] for post in action[1]]), now)
 
     def _start(self, number: int, action: Action, now: float) -> bool:
         for post in action[1]:
@@ -169,9 +142,24 @@ class _Engine:
 
     def _wait(self, number: int, action: Action, now: float) -> bool:
         rank = self.ranks[number]
-        rank.waits = {handle for handle in action[1] if handle not in rank.done}
-        rank.done.difference_update(action[1])
-        return bool(rank.waits)
+        rank.until, rank.next = now, rank.cause
+        for handle in action[1]:
+            if handle not in rank.ends:
+                rank.waits.add(handle)
+            else:
+                end, message = rank.ends.pop(handle)
+                if end > rank.until:
+                    rank.until, rank.next = end, message
+        if rank.waits:
+            return True
+        return self._wake(number, now)
+
+    def _wake(self, number: int, now: float) -> bool:
+        """Let a rank go on when all that it waits for has ended; tell whether that is later."""
+        until = self.ranks[number].until
+        if until > now:
+            self._at(until, WAKE, number)
+        return until > now
 
     def _work(self, number: int, action: Action, now: float) -> bool:
         rank = self.ranks[number]
@@ -181,10 +169,9 @@ class _Engine:
         return False
 
     def _sync(self, number: int, action: Action, now: float) -> bool:
-        finish = self.ranks[number].finish[action[1]]
-        if finish > now:
-            self._at(finish, WORKED, number)
-        return finish > now
+        rank = self.ranks[number]
+        rank.until, rank.next = rank.finish.pop(action[1]), self.run.last_work(number)
+        return self._wake(number, now)
 
     def _post(self, number: int, post: Post, now: float) -> None:
         sends, peer, tag, _, _ = post
@@ -202,53 +189,65 @@ class _Engine:
         sent, received = (post, other) if sends else (other, post)
         source = name[0]
         message = self.run.add_message(source, name[1], sent[3], now, self.ranks[number].cause, sent[4], received[4])
-        self.handles[message] = (sent[4], received[4])
-        insort(self.ready[source], (sent[4], message))
+        insort(self.ready[source], (sent[4], message, name[1], received[4]))
         self.retry.setdefault(source, NOTHING)
 
     def _begin_all(self, now: float) -> None:
         """Begin all messages that have room, those first that have been ready for longest."""
         retry, self.retry = self.retry, {}
         for source in sorted((s for s in retry if self.ready[s]), key=lambda s: self.ready[s][0][1]):
-            self._begin(source, now, retry[source])
-
-    def _begin(self, source: int, now: float, freed: int) -> None:
-        ready = self.ready[source]
-        kept = []
-        for place, one in enumerate(ready):
-            full = self._take(source, one[1], now, freed)
-            if full is not None:
-                self.waiting[full][source] = None
+            kept: list[Ready] = []
+            ready = self.ready[source]
+            for place, one in enumerate(ready):
+                full = self._begin(source, one, now, retry[source])
+                if full < 0:
+                    continue
+                self._wait_for_room(full, source)
                 kept.append(one)
                 if full == 2 * source:  # the port: nothing of this rank has room
                     kept += ready[place + 1 :]
                     break
-        self.ready[source] = kept
+            self.ready[source] = kept
 
-    def _take(self, source: int, message: int, now: float, freed: int) -> int | None:
-        """Begin a message; return a link that has no room for it, None if all have."""
-        latency, links = self.network.route(source, self.run.target[message])
-        alone = rate = self.network.most
-        full = links[0]
-        for link in links:
-            bandwidth, room = self.bandwidth[link], self.room[link]
-            alone = min(alone, bandwidth)
-            left = bandwidth if room == 1.0 else bandwidth * room if room else 0.0
-            if left < rate:
-                rate, full = left, link
-        if rate < alone * LEAST:
+    def _begin(self, source: int, one: Ready, now: float, freed: int) -> int:
+        """Begin a message; return a link that has no room for it, -1 if all have."""
+        sent, message, target, received = one
+        latency, links = self.route(source, target)
+        rate, full = self.occupancy.rate(links, now)
+        if full >= 0:
             return full
-        held = self.held[message] = []
-        for link in links:
-            bandwidth = self.bandwidth[link]
-            share = 1.0 if rate == bandwidth else rate / bandwidth
-            held.append((link, share))
-            left = self.room[link] - share
-            self.room[link] = left if left > 0.0 else 0.0
         flow = self.run.nbytes[message] / rate
         end = now + self.extra + flow
         arrival = max(end, now + latency + flow)
+        self.occupancy.hold(links, rate, end, message)
         self.run.begin_message(message, now, end, arrival, links, freed)
-        self._at(end, FREED, message)
-        self._at(arrival, ARRIVED, message)
-        return None
+        self._ends(source, sent, end, message)
+        self._ends(target, received, arrival, message)
+        return -1
+
+    def _ends(self, number: int, handle: int, end: float, message: int) -> None:
+        """Note when a message ends on a rank, which goes on then if it waits for nothing later.
+
+        Args:
+            number: the rank.
+            handle: the message's number among the rank's.
+            end: the second.
+            message: its number.
+        """
+        rank = self.ranks[number]
+        if handle not in rank.waits:
+            rank.ends[handle] = end, message
+            return
+        rank.waits.discard(handle)
+        if end > rank.until:
+            rank.until, rank.next = end, message
+        if not rank.waits:
+            self._at(rank.until, WAKE, number)
+
+    def _wait_for_room(self, link: int, source: int) -> None:
+        waiting = self.waiting.get(link)
+        if waiting is None:
+            self.waiting[link] = {source: None}
+            self._at(self.occupancy.next_free(link)[0], ROOM, link)
+        else:
+            waiting[source] = None
