@@ -132,8 +132,13 @@ class _Engine:
 
     def _exchange(self, number: int, action: Action, now: float) -> bool:
         """Start messages and wait for them; tell whether the rank must wait, as the other four do."""
-        self._start(number, action, now)
-        return self._wait(number, (None, [post[4] for post in action[1]]), now)
+        rank = self.ranks[number]
+        rank.until, rank.next = now, rank.cause
+        waits = rank.waits
+        for post in action[1]:
+            self._post(number, post, now)
+            waits.add(post[4])  # nothing begins before all ranks have acted
+        return True
 
     def _start(self, number: int, action: Action, now: float) -> bool:
         for post in action[1]:
@@ -189,8 +194,13 @@ class _Engine:
         sent, received = (post, other) if sends else (other, post)
         source = name[0]
         message = self.run.add_message(source, name[1], sent[3], now, self.ranks[number].cause, sent[4], received[4])
-        insort(self.ready[source], (sent[4], message, name[1], received[4]))
-        self.retry.setdefault(source, NOTHING)
+        one, ready = (sent[4], message, name[1], received[4]), self.ready[source]
+        if not ready or ready[-1] < one:
+            ready.append(one)
+        else:
+            insort(ready, one)
+        if source not in self.retry:
+            self.retry[source] = NOTHING
 
     def _begin_all(self, now: float) -> None:
         """Begin all messages that have room, those first that have been ready for longest."""
