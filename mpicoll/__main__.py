@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         return int(chosen.run(chosen) or 0)
-    except (ValueError, NotImplementedError) as error:
+    except (ValueError, NotImplementedError, OSError) as error:
         print(f"mpicoll: {error}", file=sys.stderr)
         return 2
 

@@ -23,7 +23,7 @@ def _own(rank: int) -> Step:
 def linear(rank: int, size: int) -> Schedule:
     """Everybody sends its block to everybody, directly.
 
-    One round of p-1 messages: few ranks that are all one hop apart.
+    One step of p-1 messages: few ranks that are all one hop apart.
     """
     return Schedule.of([phases.all_pairs_allgather(rank, size, inp(rank)), _own(rank)], size)
 

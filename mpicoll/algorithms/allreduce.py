@@ -124,7 +124,7 @@ def reduce_scatter_allgather(rank: int, size: int) -> Schedule:
 def one_shot(rank: int, size: int) -> Schedule:
     """Everybody sends everything to everybody and combines p vectors in one fused reduction.
 
-    One round and one reduction, in rank order: short vectors where all pairs are one hop apart.
+    One step and one reduction, in rank order: short vectors where all pairs are one hop apart.
     """
     tmp = Scratch()
     if size == 1:

@@ -25,7 +25,7 @@ def _own(rank: int, size: int) -> Step:
 def linear(rank: int, size: int) -> Schedule:
     """Start all sends and receives at once.
 
-    One round of p-1 messages: few ranks, or blocks that are not long.
+    One step of p-1 messages: few ranks, or blocks that are not long.
     """
     sends = [Send(inp(rank * size + q), q) for q in others(rank, size)]
     receives = [Recv(out(q * size + rank), q) for q in reversed(others(rank, size))]

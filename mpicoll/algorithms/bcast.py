@@ -22,7 +22,7 @@ bcast = partial(packaged, "bcast")
 def linear(rank: int, size: int, root: int) -> Schedule:
     """The root sends everything to everybody.
 
-    One round; the root's link carries the vector p-1 times: for few ranks or tiny vectors.
+    One step; the root's link carries the vector p-1 times: for few ranks or tiny vectors.
     """
     if rank != root:
         return Schedule.of([step(Recv(out(0), root))], 1)

@@ -23,7 +23,7 @@ reduce = partial(packaged, "reduce")
 def linear(rank: int, size: int, root: int) -> Schedule:
     """Everybody sends to the root, which combines all in rank order with one fused reduction.
 
-    One round; the root's link carries p-1 vectors: for few ranks or short vectors.
+    One step; the root's link carries p-1 vectors: for few ranks or short vectors.
     """
     tmp = Scratch()
     if rank != root:

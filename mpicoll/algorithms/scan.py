@@ -22,7 +22,7 @@ exscan = partial(packaged, "exscan", ordered=True)
 def linear(rank: int, size: int) -> Schedule:
     """Everybody sends its vector to all ranks after it, and combines in rank order what it has and receives.
 
-    One round; the last rank's link carries p-1 vectors: short vectors where all pairs are one hop apart.
+    One step; the last rank's link carries p-1 vectors: short vectors where all pairs are one hop apart.
     """
     return _all_before(rank, size, exclusive=False)
 
@@ -85,7 +85,7 @@ def recursive_doubling(rank: int, size: int) -> Schedule:
 def _exclusive_linear(rank: int, size: int) -> Schedule:
     """Everybody sends its vector to all ranks after it, and combines in rank order what it has and receives.
 
-    One round; the last rank's link carries p-1 vectors: short vectors where all pairs are one hop apart.
+    One step; the last rank's link carries p-1 vectors: short vectors where all pairs are one hop apart.
     """
     return _all_before(rank, size, exclusive=True)
 

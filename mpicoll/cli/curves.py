@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mpicoll.cli.numbers import size_text, time_text
+from mpicoll.pictures.units import size_text, time_text
 
 #: name of a curve -> its points
 Series = Mapping[str, Sequence[tuple[float, float]]]
@@ -21,17 +21,15 @@ def curves(
     path: Path,
     title: str,
     xlabel: str,
-    ylabel: str = "time",
     marks: Mapping[str, float] | None = None,
 ) -> None:
     """Draw curves into an SVG file; equal curves make equal files.
 
     Args:
-        series: the curves.
+        series: the curves, in seconds.
         path: of the file.
         title: above them.
         xlabel: what is on the x axis: "bytes", "ranks".
-        ylabel: what is on the y axis; of "time" the points have seconds.
         marks: x of dashed lines upright by what they mean, such as crossovers.
 
     Raises:
@@ -52,13 +50,12 @@ def curves(
             axes.axvline(x, color="0.5", linestyle="--", linewidth=1)
             axes.annotate(name, (x, 0.98), xycoords=("data", "axes fraction"), rotation=90, va="top", ha="right")
         places = sorted({x for points in series.values() for x, _ in points})
-        axes.set(xscale="log", yscale="log", title=title, xlabel=xlabel, ylabel=ylabel)
+        axes.set(xscale="log", yscale="log", title=title, xlabel=xlabel, ylabel="time")
         if len(places) <= MOST_TICKS:
             texts = [size_text(x) if xlabel == "bytes" else f"{x:g}" for x in places]
             axes.set_xticks(places, texts, rotation=30 if xlabel == "bytes" else 0)
             axes.tick_params(axis="x", which="minor", bottom=False)
-        if ylabel == "time":
-            axes.yaxis.set_major_formatter(lambda seconds, _: time_text(seconds))
+        axes.yaxis.set_major_formatter(lambda seconds, _: time_text(seconds))
         axes.grid(alpha=0.3)
         axes.legend()
         figure.savefig(path, format="svg", metadata={"Date": None})

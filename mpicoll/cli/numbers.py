@@ -1,9 +1,11 @@
-"""Numbers on the command line: lists of whole numbers, and how they are written."""
+"""Numbers on the command line: lists of whole numbers, and ranks on hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
+
+#: largest number: of ranks, for instance
+MOST = 1 << 20
 
 
 def whole_numbers(text: str) -> tuple[int, ...]:
@@ -13,19 +15,10 @@ def whole_numbers(text: str) -> tuple[int, ...]:
         low, dash, high = part.partition("-")
         if not low.isdecimal() or (dash and not high.isdecimal()):
             raise ValueError(f"{part!r} is no number or range of numbers such as 1-4")
+        if max(int(low), int(high or low)) > MOST or int(high or low) < int(low):
+            raise ValueError(f"{part!r}: numbers go up, to {MOST} at most")
         found += range(int(low), int(high or low) + 1)
     return tuple(found)
-
-
-def span(numbers: Sequence[int]) -> str:
-    """Return numbers in ascending order as a text, such as "1-4,8"."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def host_of_ranks(text: str, size: int) -> tuple[int, ...]:
@@ -43,28 +36,3 @@ def host_of_ranks(text: str, size: int) -> tuple[int, ...]:
     if any(len(hosts) != 1 for hosts in found):
         raise ValueError(f"--hosts {text}: each of the ranks 0 to {size - 1} is on one host, as in 2 or 0-3,4-7")
     return tuple(hosts[0] for hosts in found)
-
-
-def choice(text: str) -> tuple[str, int]:
-    """Return (algorithm, segments) of a text such as "ring/4"; raises ValueError for another."""
-    name, cut, segments = text.partition("/")
-    if cut and not (segments.isdecimal() and int(segments)):
-        raise ValueError(f"{text!r}: after / comes a number of segments, as in ring/4")
-    return name, int(segments or 1)
-
-
-def size_text(nbytes: float) -> str:
-    """Return a number of bytes in the unit in which it is short, such as "64 KiB" or "1.75 MiB"."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if nbytes < 1024 or unit == "GiB":
-            break
-        nbytes /= 1024
-    return f"{nbytes:.3g} {unit}" if nbytes < 1000 else f"{nbytes:.0f} {unit}"
-
-
-def time_text(seconds: float) -> str:
-    """Return a time in the unit in which it is short, such as "38.4 us"."""
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:.3g} {unit}" if seconds * scale < 1000 else f"{seconds * scale:.0f} {unit}"
-    return f"{seconds * 1e9:.3g} ns"

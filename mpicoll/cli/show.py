@@ -20,13 +20,15 @@ from mpicoll.algorithms.card import Algorithm
 from mpicoll.analysis.bounds import bound
 from mpicoll.analysis.terms import WORDS, formula, ruling, terms
 from mpicoll.cli.colours import print_picture
-from mpicoll.cli.numbers import choice, host_of_ranks, size_text, time_text, whole_numbers
+from mpicoll.cli.numbers import MOST, host_of_ranks, whole_numbers
+from mpicoll.dispatch.rules import parse_choice
 from mpicoll.pictures import text
 from mpicoll.pictures.chart import chart_svg
 from mpicoll.pictures.film import Film, film
 from mpicoll.pictures.html import film_html
 from mpicoll.pictures.links import link_chart
 from mpicoll.pictures.svg import before_after_svg, film_svg
+from mpicoll.pictures.units import size_text, time_text
 from mpicoll.schedule.collectives import Collective, collective
 from mpicoll.schedule.ir import Schedule
 from mpicoll.settings import parse_bytes
@@ -59,12 +61,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> None:
     """Print the picture."""
     row = collective(chosen.collective)
-    if chosen.ranks < 1 or not 0 <= chosen.root < chosen.ranks:
+    if not 1 <= chosen.ranks <= MOST:
+        raise ValueError(f"--ranks {chosen.ranks}: from 1 to {MOST}")
+    if not 0 <= chosen.root < chosen.ranks:
         raise ValueError(f"--root {chosen.root}: the ranks are 0 to {chosen.ranks - 1}")
     if not chosen.algorithm:
         _show_collective(row, chosen)
         return
-    name, segments = choice(chosen.algorithm)
+    if chosen.html and (chosen.rank or chosen.round):
+        raise ValueError("--html shows all ranks and rounds: leave out --rank and --round")
+    given = parse_choice(chosen.algorithm)
+    name, segments = given.algorithm, given.segments or 1
     card = registry.require(row.name, name, chosen.ranks)
     schedules = card.schedules(chosen.ranks, chosen.root)
     hosts = host_of_ranks(chosen.hosts, chosen.ranks) if chosen.hosts else ()
@@ -93,7 +100,8 @@ def _write(made: Film, chosen: argparse.Namespace, title: str, card: str) -> Non
         card: the algorithm's card as text.
     """
     if chosen.svg:
-        frames = [k + 1 for k in whole_numbers(chosen.round)] if chosen.round else None
+        numbers = text.chosen("round", whole_numbers(chosen.round) if chosen.round else (), made.rounds)
+        frames = [k + 1 for k in numbers] or None
         drawn = chart_svg(made, title) if chosen.chart else film_svg(made, frames, title)
         Path(chosen.svg).write_text(drawn, encoding="utf-8")
     if chosen.html:
@@ -102,6 +110,8 @@ def _write(made: Film, chosen: argparse.Namespace, title: str, card: str) -> Non
 
 
 def _show_collective(row: Collective, chosen: argparse.Namespace) -> None:
+    if chosen.html:
+        raise ValueError("--html needs an algorithm, such as show allreduce ring --html FILE")
     methods = ", ".join(row.methods)
     root = f", root {chosen.root}" if row.rooted else ""
     print(f"{row.name} ({methods}) on {chosen.ranks} ranks{root}\n")
@@ -119,24 +129,29 @@ def _title(made: Film, name: str) -> str:
     root = f", root {made.root} (*)" if made.row.rooted else ""
     cut = f" in {made.segments} segments" if made.segments > 1 else ""
     sent = sum(len(frame.arrows) for frame in made.frames)
-    return f"{made.row.name} {name} on {made.size} ranks{root}{cut}: {made.rounds} rounds, {sent} messages"
+    ranks = f"{made.size} ranks" if made.size > 1 else "1 rank"
+    return f"{made.row.name} {name} on {ranks}{root}{cut}: {made.rounds} rounds, {sent} messages"
 
 
 def _costs(card: Algorithm, chosen: argparse.Namespace, segments: int) -> str:
     """Return the cost with numbers put in, beside the lower bound, and which term rules."""
     where, nbytes = machine(chosen.machine), parse_bytes(chosen.bytes)
     model, p = where.model, chosen.ranks
-    least = bound(card.collective, model, p, nbytes)
+    if p == 1:
+        return "a rank alone sends no message"
+    least = bound(card.collective, where.fastest(p), p, nbytes)
     symbol, part = ruling(terms(card.cost, model, p, nbytes, segments))
     seconds = model.seconds(card.cost, p, nbytes, segments)
     rules = f"{symbol} rules: {WORDS.get(symbol, '')}, {part:.0%}" if symbol else "nothing takes time"
-    parts = f"latency {time_text(least.latency)}, bytes {time_text(least.bandwidth)}"
+    in_turn = f" ({time_text(least.one_port)} one message after the other)" if least.one_port > least.latency else ""
+    parts = f"latency {time_text(least.latency)}{in_turn}, bytes {time_text(least.bandwidth)}"
     return (
         f"for {size_text(nbytes)} on {p} ranks of {where.name}:\n"
         f"{formula(card.cost, model, p, nbytes, segments)}\n"
         f"  {rules}\n"
-        f"  no algorithm takes less than {time_text(least.seconds)} ({parts})"
-        + (f": {seconds / least.seconds:.3g} times that" if least.seconds else "")
+        f"  no algorithm takes less than {time_text(least.seconds)}: {parts}"
+        + (f";\n  this one {seconds / least.seconds:.3g} times that" if least.seconds else "")
+        + ("" if where.uniform else "\n  the formula knows no topology: `simulate` has this machine's links")
     )
 
 

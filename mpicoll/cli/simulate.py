@@ -16,8 +16,10 @@ from pathlib import Path
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
 from mpicoll.analysis.bounds import bound
-from mpicoll.cli.numbers import choice, size_text, time_text, whole_numbers
+from mpicoll.cli.numbers import whole_numbers
+from mpicoll.dispatch.rules import parse_choice
 from mpicoll.pictures.gantt import gantt
+from mpicoll.pictures.units import size_text, time_text
 from mpicoll.settings import parse_bytes
 from mpicoll.simulate.calls import simulate_call, simulate_messages
 from mpicoll.simulate.machine import Machine, machine, machines
@@ -50,13 +52,16 @@ def run(chosen: argparse.Namespace) -> None:
     where = machine(chosen.machine)
     sizes = tuple(parse_bytes(word) for word in chosen.bytes.split(","))
     if chosen.collective == "messages":
+        if len(sizes) > 1 or chosen.path or chosen.timeline or chosen.curves:
+            raise ValueError("messages have one size, and neither --path, --timeline nor --curves")
         _print_messages(chosen.algorithm, where, sizes[0])
         return
-    ranks = whole_numbers(chosen.ranks)
-    runs = _runs(chosen, where, ranks, sizes)
+    runs = _runs(chosen, where, whole_numbers(chosen.ranks), sizes)
     if len(runs) == 1:
         ((name, p, nbytes), one), *_ = runs.items()
         _print_run(chosen, where, name, p, nbytes, one)
+    elif chosen.path or chosen.timeline:
+        raise ValueError("--path and --timeline are for one algorithm, number of ranks and size")
     else:
         _print_table(chosen, where, runs)
     if chosen.curves:
@@ -71,9 +76,11 @@ def _runs(chosen: argparse.Namespace, where: Machine, ranks: tuple[int, ...], si
     names = chosen.algorithm.split(",")
     if chosen.algorithm == "all":
         names = [card.name for card in registry.known(chosen.collective)]
+    if not all(0 <= chosen.root < p for p in ranks):
+        raise ValueError(f"--root {chosen.root}: the ranks are 0 to {min(ranks) - 1}")
     found: Runs = {}
     for name in names:
-        algorithm, segments = choice(name)
+        algorithm, segments = _choice(name)
         for p in ranks:
             card = _card(chosen, algorithm, p)
             if card:
@@ -83,6 +90,12 @@ def _runs(chosen: argparse.Namespace, where: Machine, ranks: tuple[int, ...], si
     if not found:
         raise ValueError(f"no algorithm of {chosen.collective} serves {chosen.ranks} ranks")
     return found
+
+
+def _choice(text: str) -> tuple[str, int]:
+    """Return (algorithm, segments) of a text such as "ring/4"."""
+    given = parse_choice(text)
+    return given.algorithm, given.segments or 1
 
 
 def _card(chosen: argparse.Namespace, algorithm: str, ranks: int) -> Algorithm | None:
@@ -102,14 +115,19 @@ def _print_messages(text: str, where: Machine, nbytes: int) -> None:
     if not re.fullmatch(r"\d+>\d+(,\d+>\d+)*", text):
         raise ValueError(f"{text!r} are no messages such as 0>1,0>2")
     pairs = [(int(a), int(b)) for a, b in (pair.split(">") for pair in text.split(","))]
-    print(f"{len(pairs)} messages of {size_text(nbytes)} on {where.name} ({where.source})\n")
-    print(f"{'message':<10}{'by':<22}{'start':>10}{'end':>10}{'GB/s':>8}")
+    if any(source == target for source, target in pairs):
+        raise ValueError(f"{text!r}: a message goes to another rank")
     done = simulate_messages(pairs, where, max(map(max, pairs)) + 1, nbytes)
+    print(f"{len(pairs)} messages of {size_text(nbytes)} on {where.name} ({where.source})\n")
+    rows = [("message", "by", "start", "end", "GB/s")]
     for one in sorted(done.messages(), key=lambda m: pairs.index((m.source, m.target))):
         links = [done.network.links[link].name for link in done.network.route(one.source, one.target)[1][1:-1]]
-        speed = one.nbytes / (one.end - one.start) / 1e9
-        by = ", ".join(links) or "the ports"
-        print(f"{one.source}>{one.target:<8}{by:<22}{time_text(one.start):>10}{time_text(one.end):>10}{speed:>8.3g}")
+        speed = f"{one.nbytes / (one.end - one.start) / 1e9:.3g}" if one.end > one.start else "-"
+        pair, by = f"{one.source}>{one.target}", ", ".join(links) or "the ports"
+        rows.append((pair, by, time_text(one.start), time_text(one.end), speed))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(c.rjust(w) if k > 1 else c.ljust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))))
 
 
 def _print_run(chosen: argparse.Namespace, where: Machine, name: str, p: int, nbytes: int, one: Run) -> None:
@@ -123,20 +141,24 @@ def _print_run(chosen: argparse.Namespace, where: Machine, name: str, p: int, nb
         nbytes: message size.
         one: the run.
     """
-    algorithm, segments = choice(name)
+    algorithm, segments = _choice(name)
     card = registry.get(chosen.collective, algorithm)
-    least = bound(card.collective, where.model, p, nbytes).seconds
     parts, (link, carried, used) = shares(one), busiest(one)
     whole = one.seconds or 1.0
-    print(f"{card.collective} {name} on {p} ranks, {size_text(nbytes)}, on {where.name} ({where.source})\n")
+    size = "" if card.row.idempotent else f", {size_text(nbytes)}"
+    print(f"{card.collective} {name} on {p} ranks{size}, on {where.name} ({where.source})\n")
     print(f"time           {time_text(one.seconds)}")
-    print(f"cost formula   {time_text(where.model.seconds(card.cost, p, nbytes, segments))}, which knows no topology")
-    print(f"lower bound    {time_text(least)}: efficiency {least / whole:.0%}")
+    if p > 1:
+        formula = where.model.seconds(card.cost, p, 0 if card.row.idempotent else nbytes, segments)
+        least = bound(card.collective, where.fastest(p), p, nbytes).seconds
+        print(f"cost formula   {time_text(formula)}" + ("" if where.uniform else ", which knows no topology"))
+        print(f"lower bound    {time_text(least)}: efficiency {least / whole:.0%}")
     print(f"messages       {len(one)}, {size_text(sum(one.nbytes))}; between hosts {size_text(between_hosts(one))}")
     print(f"busiest link   {link!r}: {size_text(carried)}, in use {used:.0%} of the time")
     print(
         f"critical path  {parts.messages} messages, {parts.works} of local work: bytes {parts.moving / whole:.0%}, "
         f"latency {parts.latency / whole:.0%}, local work {parts.working / whole:.0%}"
+        + (f", the call {parts.call / whole:.0%}" if parts.call else "")
     )
     if chosen.path:
         _print_path(one)
@@ -174,11 +196,10 @@ def _print_table(chosen: argparse.Namespace, where: Machine, runs: Runs) -> None
         times = {(p, n): runs[name, p, n].seconds for p, n in cases if (name, p, n) in runs}
         cells = [time_text(times[c]) + (" *" if times[c] == fastest[c] else "") if c in times else "-" for c in cases]
         table.add_row(name, *cells)
-    least = [bound(chosen.collective, where.model, p, nbytes).seconds for p, nbytes in cases]
+    least = [bound(chosen.collective, where.fastest(p), p, nbytes).seconds for p, nbytes in cases]
     table.add_row("lower bound", *map(time_text, least))
-    console = Console()
-    console.print(f"{chosen.collective} on {where.name} ({where.source}); * the fastest\n", highlight=False)
-    console.print(table)
+    print(f"{chosen.collective} on {where.name}: {where.source}; * the fastest\n")
+    Console().print(table)
 
 
 def _draw_curves(chosen: argparse.Namespace, where: Machine, runs: Runs) -> None:

@@ -10,8 +10,9 @@ from multiprocessing import get_context
 
 from mpicoll.algorithms import registry
 from mpicoll.analysis.registration import verify_algorithm
-from mpicoll.cli.numbers import span, whole_numbers
+from mpicoll.cli.numbers import whole_numbers
 from mpicoll.errors import ScheduleError
+from mpicoll.pictures.notation import numbers_text
 from mpicoll.schedule.collectives import COLLECTIVES, collective
 
 NAME, HELP = "verify", "prove algorithms for many sizes and roots"
@@ -48,7 +49,7 @@ def run(chosen: argparse.Namespace) -> int:
                 failed += not proven
                 print(words, flush=True)
                 progress.advance(bar)
-    print(f"{len(cards) - failed} algorithms proven, {failed} failed, sizes {span(sizes)}")
+    print(f"{len(cards) - failed} algorithms proven, {failed} failed, sizes {numbers_text(sizes)}")
     return 1 if failed else 0
 
 

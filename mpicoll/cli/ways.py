@@ -12,10 +12,12 @@ from pathlib import Path
 
 from mpicoll.analysis.terms import WORDS
 from mpicoll.analysis.ways import Comparison, Crossover, compare, fastest
-from mpicoll.cli.numbers import size_text, time_text
+from mpicoll.pictures.units import size_text, time_text
 from mpicoll.settings import parse_bytes
 from mpicoll.simulate.machine import Machine, machine
 
+#: times as near as this count as equal
+TIE = 1.01
 NAME, HELP = "ways", "three ways to all-reduce side by side, and where each wins"
 
 
@@ -32,9 +34,12 @@ def run(chosen: argparse.Namespace) -> None:
     if chosen.ranks < 2:
         raise ValueError("--ranks: an allreduce of one rank needs no way")
     where = machine(chosen.machine)
+    where.of_ranks(chosen.ranks)  # it has so many
     sizes = sorted({parse_bytes(word) for word in chosen.bytes.split(",")})
     found = compare(chosen.ranks, sizes, where.model)
     _print_table(found, where)
+    if not where.uniform:
+        print("The formulas know no topology: these are times inside a host; `simulate` has this machine's links.\n")
     for crossover in found.crossovers:
         print(_sentence(crossover))
     if not found.crossovers:
@@ -53,26 +58,28 @@ def _print_table(found: Comparison, where: Machine) -> None:
     table.add_column("what rules", no_wrap=True)
     symbols: dict[str, None] = {}
     for ways in found.rows:
-        best = fastest(ways)
+        least = min(way.seconds for way in ways)
         for place, way in enumerate(ways):
             symbol, part = way.ruling
             by = ", ".join(str(leg).partition(" ")[2] for leg in way.legs)
-            size, mark = size_text(way.nbytes) if not place else "", "*" if place == best else ""
+            size, mark = size_text(way.nbytes) if not place else "", "*" if way.seconds <= least * TIE else ""
             symbols[symbol] = None
             table.add_row(size, mark, time_text(way.seconds), way.name, by, f"{symbol} {part:.0%}")
         table.add_section()
-    console = Console()
-    console.print(f"allreduce on {found.p} ranks of {where.name} ({where.source}); * the fastest\n", highlight=False)
-    console.print(table)
-    console.print("\n" + ", ".join(f"{symbol}: {WORDS[symbol]}" for symbol in symbols if symbol in WORDS) + "\n")
+    print(f"allreduce on {found.p} ranks of {where.name}: {where.source}; * the fastest\n")
+    Console().print(table)
+    print("\n" + ", ".join(f"{symbol}: {WORDS[symbol]}" for symbol in symbols if symbol in WORDS) + "\n")
 
 
 def _sentence(crossover: Crossover) -> str:
-    (before, less), (after, more) = crossover.below.ruling, crossover.above.ruling
-    return (
-        f"from {size_text(crossover.nbytes)} on {crossover.above.name} is faster than {crossover.below.name}: "
-        f"{WORDS.get(before, before)} rules below ({less:.0%}), {WORDS.get(after, after)} above ({more:.0%})"
-    )
+    before, after = crossover.below, crossover.above
+    saved = {symbol: before.terms[symbol] - after.terms[symbol] for symbol in after.terms}
+    symbol = max(saved, key=lambda one: saved[one])
+    costs = min(saved, key=lambda one: saved[one])
+    why = f"it saves {WORDS.get(symbol, symbol)}"
+    if saved[costs] < 0:
+        why += f", and costs {WORDS.get(costs, costs)}"
+    return f"from {size_text(crossover.nbytes)} on {after.name} is faster than {before.name}: {why}"
 
 
 def _draw(found: Comparison, where: Machine, file: Path) -> None:
@@ -82,4 +89,5 @@ def _draw(found: Comparison, where: Machine, file: Path) -> None:
         found.rows[0][place].name: [(float(ways[0].nbytes), ways[place].seconds) for ways in found.rows]
         for place in range(len(found.rows[0]))
     }
-    curves(series, file, f"three ways to all-reduce, {found.p} ranks, {where.name}", "bytes")
+    marks = {f"{one.above.name} from here": float(one.nbytes) for one in found.crossovers}
+    curves(series, file, f"three ways to all-reduce, {found.p} ranks, {where.name}", "bytes", marks=marks)

@@ -15,7 +15,7 @@ from mpicoll.analysis.verify import initial_memory
 from mpicoll.schedule.collectives import Collective
 from mpicoll.schedule.ir import Local, Reduce, Ref, Schedule, block_ids
 from mpicoll.schedule.planner import compile_program, stepwise_program
-from mpicoll.schedule.program import CellKey, Program
+from mpicoll.schedule.program import TAGS, CellKey, Program
 from mpicoll.simulate.actions import Sizes, of_program
 from mpicoll.simulate.engine import simulate
 from mpicoll.simulate.machine import UNIT
@@ -106,7 +106,12 @@ def film(
         root: the root, where the collective has one.
         segments: slices of every block; they travel as the planner orders them.
         hosts: of each rank.
+
+    Raises:
+        ValueError: there are more segments than a program has in flight.
     """
+    if segments > TAGS:
+        raise ValueError(f"at most {TAGS} segments can be drawn, not {segments}")
     programs = [_program(s, segments, row.shared) for s in schedules]
     run = simulate([of_program(p, Sizes(1.0)) for p in programs], UNIT.of_ranks(len(programs)), UNIT.extra)
     replay = _Replay(row, programs, root)

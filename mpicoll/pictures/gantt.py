@@ -1,6 +1,5 @@
 """A simulation as a timeline in text: a row a rank, a column a slice of the time.
 
-    rank  0 us                                   14 us
        0  >>>>>>>>xxxxxxxx>>>>>>>>wwxxxxxxxx
        1  <<<<<<<<xxxxxxxx
 

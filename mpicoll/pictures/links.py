@@ -1,9 +1,9 @@
 """The time x link chart: which link carries what in which round, as text.
 
     link   0  1  2  3  4  5
-    0>1    0  1  2  3
-    1>2       0  1  2  3
-    2>3          0  1  2  3
+    0>1    0  1  2  3  .  .
+    1>2    .  0  1  2  3  .
+    2>3    .  .  0  1  2  3
 
 A broadcast by the ring in 4 segments: from round 2 on all links work at once.
 """

@@ -52,8 +52,8 @@ def draw(film: Film, view: View) -> str:
     Raises:
         ValueError: the view names a rank or round that does not exist.
     """
-    ranks = _chosen("rank", view.ranks, film.size) or range(film.size)
-    numbers = [k + 1 for k in _chosen("round", view.rounds, film.rounds)] or range(film.rounds + 1)
+    ranks = chosen("rank", view.ranks, film.size) or range(film.size)
+    numbers = [k + 1 for k in chosen("round", view.rounds, film.rounds)] or range(film.rounds + 1)
     cells = fitted_cells(film, view.width, ranks)[1]
     tables = [_table(film, f"round {n - 1}" if n else "start", cells[n], ranks) for n in numbers]
     lines: list[str] = []
@@ -72,8 +72,8 @@ def draw(film: Film, view: View) -> str:
 def messages(film: Film, number: int, view: View) -> list[str]:
     """Return the messages of a round, in lines that fit."""
     arrows = film.frames[number + 1].arrows
-    chosen = set(view.ranks or range(film.size))
-    told = [arrow_text(film, a) for a in arrows if {a.source, a.target} & chosen]
+    rows = set(view.ranks or range(film.size))
+    told = [arrow_text(film, a) for a in arrows if {a.source, a.target} & rows]
     text = "   ".join(one.replace(" ", "\0") for one in told) or "no message"
     head = f"round {number}: "
     lines = textwrap.wrap(text, max(view.width - len(head), 20), break_long_words=False, break_on_hyphens=False)
@@ -84,7 +84,7 @@ def brief(film: Film, view: View) -> str:
     """Return a line for each round: messages, pieces that moved, ranks that are done."""
     wanted = [{(b, s) for b in film.wanted(r) for s in range(film.segments)} for r in range(film.size)]
     rows = []
-    for number in [k + 1 for k in _chosen("round", view.rounds, film.rounds)] or range(1, film.rounds + 1):
+    for number in [k + 1 for k in chosen("round", view.rounds, film.rounds)] or range(1, film.rounds + 1):
         frame = film.frames[number]
         done = [sum(held[p].complete for p in ps if p in held) for held, ps in zip(frame.held, wanted, strict=True)]
         carried = sum(len(arrow.pieces) for arrow in frame.arrows)
@@ -130,7 +130,7 @@ def _content(film: Film, held: Held, piece: Piece) -> str:
 
 def legend(film: Film, view: View) -> str:
     """Return what the marks mean, in this view of this film."""
-    form = fitted_cells(film, view.width, _chosen("rank", view.ranks, film.size) or range(film.size))[0]
+    form = fitted_cells(film, view.width, chosen("rank", view.ranks, film.size) or range(film.size))[0]
     lines = [f"13: the block of rank 1 for rank 3, where it is now   1{COMPLETE}: it has arrived"]
     if form != "slots":
         what = "o: here, not (yet) in its place"
@@ -139,12 +139,14 @@ def legend(film: Film, view: View) -> str:
         lines = [f"{COMPLETE} complete, in the output   . not here   {what}"]
     if form == "shares":
         lines = [f"3 {COMPLETE} 5: 3 blocks complete; 5 values of one rank each are in all that is here"]
-    if form == "full" and made_of_ranks(film) and film.size > 2:
-        lines.append("0-2: ranks 0 to 2   3-1: 3, round the end, to 1   01|23: two values, apart")
+    if form == "full" and made_of_ranks(film) and film.size > 3:
+        last = digit(film.size - 1)
+        lines.append(f"0-2: ranks 0 to 2   {last}-1: {last}, round the end, to 1   01|23: two values, apart")
     elif form == "counts" and made_of_ranks(film):
         lines.append("3: a value of 3 ranks   3+: several values, of 3 ranks together, not combined")
     letters = f"   a: rank 10{', b: 11 ...' if film.size > 11 else ''}" if film.size > 10 else ""
-    lines.append(f"2>3 {_example(film)}: rank 2 sends it to rank 3{letters}")
+    if film.size > 1:
+        lines.append(f"0>1 {_example(film)}: rank 0 sends it to rank 1{letters}")
     return "\n".join(lines)
 
 
@@ -153,7 +155,8 @@ def _example(film: Film) -> str:
     return f"{name}:01" if made_of_ranks(film) else name
 
 
-def _chosen(what: str, numbers: Sequence[int], count: int) -> Sequence[int]:
+def chosen(what: str, numbers: Sequence[int], count: int) -> Sequence[int]:
+    """Return numbers of ranks or rounds; raises ValueError for one that does not exist."""
     wrong = next((n for n in numbers if not 0 <= n < count), None)
     if wrong is not None:
         raise ValueError(f"there is no {what} {wrong}; they are 0 to {count - 1}")

@@ -16,6 +16,7 @@ from math import log10
 
 from mpicoll.pictures.colours import ink, palette
 from mpicoll.pictures.drawing import Drawing, Point, number, polyline, runs_of
+from mpicoll.pictures.units import time_text
 from mpicoll.simulate.result import LocalWork, Message, Run
 
 #: most rows, and fewest where they are not all ranks; most bars that are drawn one by one
@@ -26,8 +27,6 @@ NARROW, MOST_STEPS = 1.5, 120
 MARGIN, NAMES, TIME, LANE, GAP, TOP = 16.0, 104.0, 1080.0, 13.0, 7.0, 66.0
 CRITICAL, WORK, MANY = "#d00000", "#8c8c8c", "#7f9bb8"
 LANES = ("sends", "receives", "work")
-#: seconds of a unit, and its name
-UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 @dataclass(frozen=True)
@@ -231,9 +230,3 @@ def round_times(seconds: float, most: int = 10) -> list[float]:
     power = 10.0 ** int(log10(seconds / most) // 1)
     step = next(power * k for k in (1, 2, 5, 10) if seconds / (power * k) <= most)
     return [k * step for k in range(int(seconds / step * (1 + 1e-9)) + 1)]
-
-
-def time_text(seconds: float) -> str:
-    """Return a time with its unit, such as "12.5 us"."""
-    unit, name = next(((u, n) for u, n in UNITS if seconds >= u * 0.9995), UNITS[-1])
-    return f"{seconds / unit:.4g} {name}" if seconds else "0"

@@ -23,7 +23,7 @@ def simulate_call(
         card: the algorithm.
         machine: what it runs on.
         ranks: number of ranks.
-        nbytes: bytes of the full vector, as in plans; a barrier's messages have none.
+        nbytes: bytes of the full vector, as in plans; a barrier has none, and no local work.
         root: the root, where the collective has one.
         segments: slices of every block.
 
@@ -31,8 +31,8 @@ def simulate_call(
         ValueError: the machine cannot have so many ranks.
     """
     network = machine.of_ranks(ranks)
-    block = 0.0 if card.row.idempotent else nbytes / card.vector_blocks(ranks) / segments
-    sizes = Sizes(block, machine.gamma, machine.launch)
+    block = nbytes / card.vector_blocks(ranks) / segments
+    sizes = Sizes(0.0) if card.row.idempotent else Sizes(block, machine.gamma, machine.launch)
     with _without_collector():
         schedules = card.schedules(ranks, root)
         if segments == 1:

@@ -4,7 +4,8 @@ A message begins when both ranks have started it and all links of its route have
 machine's `extra` and its bytes at the rate of the slowest link; it arrives the route's latency after its start and
 its bytes.  So k messages in a row out of one port arrive after alpha + (k-1) * extra + k * bytes / bandwidth: the
 cost model of `analysis/cost.py`.  A link that is faster than a message has room for others beside it, which begin if
-they get at least half of the rate that they have alone.
+they get at least half of the rate that they have alone.  A rate is that of the message's start: it does not grow when
+others leave a link that they shared, so that shared links are not always filled.
 
 What happens at one time is done in this order: messages end, ranks go on, messages begin.  Of a rank's messages the
 one that it started first begins first, unless another one has room and it has not.
@@ -67,7 +68,7 @@ class _Engine:
     def __init__(self, actions: Sequence[Iterator[Action]], network: Network, extra: float) -> None:
         self.ranks = [_Rank(a) for a in actions]
         self.route, self.extra = network.route, extra
-        self.run = Run(network, len(actions))
+        self.run = Run(network, len(actions), extra)
         self.occupancy = Occupancy(network)
         self.posted: dict[tuple[int, int, int], list[Post]] = {}  # messages that one of the two ranks has started
         self.ready: list[list[Ready]] = [[] for _ in actions]  # by source
@@ -87,6 +88,7 @@ class _Engine:
     def go(self, now: float) -> None:
         """Run from this second on, until nothing happens any more."""
         self.awake = list(range(len(self.ranks)))
+        self.run.begun = now
         while True:
             for rank in self.awake:
                 self._advance(rank, now)
@@ -131,7 +133,7 @@ class _Engine:
         self.ranks[number].ended = True
 
     def _exchange(self, number: int, action: Action, now: float) -> bool:
-        """Start messages and wait for them; tell whether the rank must wait, as the other four do."""
+        """Start messages and wait for them; each of these five tells whether the rank must wait."""
         rank = self.ranks[number]
         rank.until, rank.next = now, rank.cause
         waits = rank.waits

@@ -8,6 +8,7 @@ Names are those of the arguments of the network's function, and of `Machine`; se
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from collections.abc import Mapping
@@ -54,6 +55,22 @@ class Machine:
         alpha, bandwidth = self.network.get("alpha", 0.0), self.network.get("bandwidth", math.inf)
         return CostModel(alpha, self.extra, 1 / bandwidth, self.gamma, self.launch, self.call, source=self.source)
 
+    @property
+    def uniform(self) -> bool:
+        """Tell whether all pairs of ranks are alike and a port carries one message: what the cost formulas hold for."""
+        return self.kind == "switch" and self.network.get("ports", 1) == 1
+
+    def fastest(self, ranks: int) -> CostModel:
+        """Return parameters that nothing on this machine beats, for lower bounds on so many ranks.
+
+        Messages by a part of a port overlap with others, so that further ones cost nothing where not all are alike.
+        """
+        ports = self.of_ranks(ranks).links[: 2 * ranks]
+        alpha = min(value for name, value in self.network.items() if name.endswith("alpha"))
+        beta = 1 / max(link.bandwidth for link in ports)
+        extra = self.extra if self.uniform else 0.0
+        return CostModel(alpha, extra, beta, self.gamma, self.launch, self.call, source=self.source)
+
 
 #: one round is one message through a rank's port, whatever its bytes; local work takes no time
 UNIT = Machine("unit", network={"alpha": 1.0, "bandwidth": math.inf}, extra=1.0, source="rounds")
@@ -83,21 +100,60 @@ def machines() -> dict[str, Machine]:
     return {name: _read(name, description) for name, description in json.loads(text).items()}
 
 
+#: parameters that are above 0, and those that are whole numbers, too
+ABOVE_0 = ("bandwidth", "net_bandwidth", "other_bandwidth", "per_host", "per_leaf", "ports", "nics")
+WHOLE = ("per_host", "per_leaf", "ports", "nics", "uplinks")
+
+
 def _read(name: str, description: Any) -> Machine:
+    """Return a machine from its description; raises ValueError where it is none."""
     if not isinstance(description, dict):
         raise ValueError("a machine is a JSON object")
     given = dict(description)
     kind = given.pop("kind", "switch")
     if kind not in KINDS:
         raise ValueError(f"kind {kind!r} is none of {', '.join(KINDS)}")
+    source = str(given.pop("source", ""))
+    _check(kind, given)
     speeds = {key: given.pop(key) for key in ("extra", "gamma", "launch", "call") if key in given}
-    found = Machine(name, kind, source=str(given.pop("source", "")), network=given, **speeds)
-    numbers = [*speeds.values(), *(v for v in given.values() if not isinstance(v, dict | list))]
-    if any(isinstance(v, bool) or not isinstance(v, int | float) or v < 0 for v in numbers):
-        raise ValueError("every parameter is a number, not below 0")
-    found.of_ranks(_least(found))  # an unknown or missing parameter is said now
-    return found
+    return Machine(name, kind, source=source, network=given, **speeds)
 
 
-def _least(found: Machine) -> int:
-    return math.prod(found.network.get("shape", ())) if found.kind == "torus" else 2
+def _check(kind: str, given: Mapping[str, Any]) -> None:
+    """Raise ValueError, with the name of the parameter, for one that is unknown, missing or makes no sense."""
+    takes = inspect.signature(KINDS[kind]).parameters
+    known = [key for key in takes if key != "ranks"] + ["extra", "gamma", "launch", "call"]
+    unknown = next((key for key in given if key not in known), None)
+    if unknown:
+        raise ValueError(f"{kind} has no parameter {unknown!r}; it has {', '.join(known)}")
+    for key, parameter in takes.items():
+        if parameter.default is parameter.empty and key not in ("ranks", *given):
+            raise ValueError(f"{kind} needs {key!r}")
+    for key, value in given.items():
+        wrong = _wrong(key, value)
+        if wrong:
+            raise ValueError(f"{key!r} is {value!r:.60}; {wrong}")
+
+
+def _wrong(key: str, value: Any) -> str:
+    """Return what is wrong with a parameter's value, "" if nothing is."""
+    if key == "shape":
+        listed = isinstance(value, list) and bool(value) and all(_whole(number, 1) for number in value)
+        return "" if listed else "it is a list of whole numbers above 0"
+    if key == "pairs":
+        named = isinstance(value, dict) and bool(value) and all(_pair(p) and _whole(n, 1) for p, n in value.items())
+        return "" if named else 'it has numbers of links by pairs such as "0-1", the lower rank first'
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        return "it is a number, not below 0"
+    if key in ABOVE_0 and not value:
+        return "it is above 0"
+    return "it is a whole number" if key in WHOLE and not _whole(value, 0) else ""
+
+
+def _whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _pair(text: str) -> bool:
+    one, _, other = text.partition("-")
+    return one.isdecimal() and other.isdecimal() and int(one) < int(other)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mpicoll.simulate.network import Network
 from mpicoll.simulate.result import LocalWork, Message, Run
 
 
 @dataclass(frozen=True)
 class PathShares:
-    """Seconds of the critical path.
+    """Seconds of the critical path; the four add up to the whole.
 
     Attributes:
-        moving: bytes on their way.
+        call: until the ranks begin.
+        moving: bytes on their way, at the rates that the messages had.
         latency: messages without their bytes.
         working: reductions and copies.
         messages: how many there are.
         works: how many there are.
     """
 
+    call: float
     moving: float
     latency: float
     working: float
@@ -28,21 +29,14 @@ class PathShares:
 
 
 def shares(run: Run) -> PathShares:
-    """Return what the critical path is made of; the three times add up to the whole."""
+    """Return what the critical path is made of."""
     path = run.critical_path()
-    moving = sum(_moving(run.network, part) for part in path)
     works = [part for part in path if isinstance(part, LocalWork)]
+    messages = [part for part in path if isinstance(part, Message)]
+    moving = sum(part.freed - part.start - run.extra for part in messages)
     working = sum(work.end - work.start for work in works)
-    return PathShares(moving, run.seconds - moving - working, working, len(path) - len(works), len(works))
-
-
-def _moving(network: Network, part: Message | LocalWork) -> float:
-    """Return the seconds of a part in which its bytes move."""
-    if isinstance(part, LocalWork):
-        return 0.0
-    _, links = network.route(part.source, part.target)
-    rate = min(network.most, *(network.links[link].bandwidth for link in links))
-    return part.nbytes / rate
+    latency = run.seconds - run.begun - moving - working
+    return PathShares(run.begun, moving, latency, working, len(messages), len(works))
 
 
 def busiest(run: Run) -> tuple[str, float, float]:

@@ -64,12 +64,16 @@ class Run:
     Attributes:
         network: that it ran on.
         ranks: number of ranks.
+        extra: seconds that a message holds its links besides its bytes.
+        begun: second at which all ranks began to act.
         seconds: until all has ended.
         link_bytes: bytes that went by each link.
     """
 
     network: Network
     ranks: int
+    extra: float = 0.0
+    begun: float = 0.0
     seconds: float = 0.0
     source: array[int] = field(default_factory=_numbers)
     target: array[int] = field(default_factory=_numbers)

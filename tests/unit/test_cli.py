@@ -6,7 +6,7 @@ import pytest
 
 from mpicoll.__main__ import main
 from mpicoll.cli.colours import styles
-from mpicoll.cli.numbers import size_text, time_text
+from mpicoll.pictures.units import size_text, time_text
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_only_the_steps_that_are_asked_for_are_printed(said):
     [
         ("show nothing", "no collective 'nothing'"),
         ("show bcast ring --ranks 4 --root 4", "the ranks are 0 to 3"),
-        ("show bcast ring/0", "after / comes a number of segments"),
+        ("show bcast ring/0", "the number of segments is at least 1"),
         ("show bcast ring --round 9", "no round 9"),
         ("show bcast ring --hosts 0-1,3", "each of the ranks 0 to 3 is on one host"),
         ("show allgather recursive_doubling --ranks 6", "power-of-two"),
@@ -71,12 +71,60 @@ def test_only_the_steps_that_are_asked_for_are_printed(said):
         ("simulate allgather recursive_doubling --ranks 6", "power-of-two"),
         ("simulate bcast ring --machine torus_4x4 --ranks 8", "has 16 ranks, not 8"),
         ("ways --ranks 1", "needs no way"),
+        ("ways --ranks 16 --machine hybrid_cube_mesh", "this machine has 8 ranks, not 16"),
+        ("show bcast ring/99999", "the number of segments is at least 1"),
+        ("show bcast ring/9999 --ranks 2", "at most 4096 segments can be drawn"),
+        ("show bcast --svg /nowhere/x.svg", "No such file"),
+        ("show bcast --html x.html", "--html needs an algorithm"),
+        ("show bcast ring --html x.html --rank 1", "leave out --rank and --round"),
+        ("show bcast ring --ranks 2 --round 7 --svg x.svg", "no round 7; they are 0 to 0"),
+        ("show bcast ring --ranks 0", "from 1 to"),
+        ("show bcast ring --rank 3-1", "numbers go up"),
+        ("simulate bcast ring --ranks 99999999999", "numbers go up, to 1048576 at most"),
+        ("simulate bcast ring --root 9", "--root 9: the ranks are 0 to 7"),
+        ("simulate bcast ring --ranks 0", "the ranks are 0 to -1"),
+        ("simulate messages 0>0", "a message goes to another rank"),
+        ("simulate messages 0>1 --bytes 8,16", "messages have one size"),
+        ("simulate bcast ring,linear --path", "--path and --timeline are for one algorithm"),
+        ("simulate bcast ring --timeline /nowhere/x.svg", "No such file"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_in_a_line(refused, line, complaint):
     text = refused(line)
     assert complaint in text
     assert text.count("\n") == 1
+
+
+def test_a_rank_alone_has_no_cost(said):
+    assert "a rank alone sends no message" in said("show exscan linear --ranks 1")
+    text = said("simulate bcast linear --ranks 1")
+    assert "cost formula" not in text
+    assert "time           0" in text
+
+
+def test_formulas_say_that_they_know_no_topology(said):
+    note = "knows no topology"
+    assert note in said("show allreduce two_shot --ranks 16 --machine h100_infiniband --brief")
+    assert note not in said("show allreduce two_shot --machine dgx_h100 --brief")
+    assert "The formulas know no topology" in said("ways --ranks 16 --machine h100_infiniband --bytes 1M")
+
+
+def test_a_barrier_has_no_bytes_and_no_local_work(said):
+    text = said("simulate barrier dissemination --ranks 5 --machine dgx_h100")
+    assert text.startswith("barrier dissemination on 5 ranks, on dgx_h100")
+    assert "time           15 us" in text
+    assert "0 of local work" in text or "local work 0%" in text
+
+
+def test_what_every_call_costs_is_a_part_of_the_path(said):
+    assert "the call 98%" in said("simulate allreduce one_shot --ranks 4 --bytes 8 --machine h200_kernels")
+
+
+def test_a_source_may_have_brackets(said, tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({"alpha": 1e-6, "bandwidth": 1e9, "source": "[red]x[/red] [/]"}))
+    assert "[red]x[/red] [/]" in said(f"ways --ranks 4 --bytes 8,1M --machine {file}")
+    assert "[red]x[/red] [/]" in said(f"simulate bcast linear,ring --machine {file}")
 
 
 def test_a_simulation_says_where_the_time_goes(said):

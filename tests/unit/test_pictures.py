@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from mpicoll.algorithms import registry
-from mpicoll.cli.numbers import choice, host_of_ranks, span, whole_numbers
+from mpicoll.cli.numbers import host_of_ranks, whole_numbers
 from mpicoll.pictures.film import film
 from mpicoll.pictures.links import link_chart
 from mpicoll.pictures.text import View, before_and_after, brief, draw, fitted_cells, legend
@@ -96,8 +96,6 @@ def test_hosts_are_named_at_their_first_rank():
 
 def test_numbers_of_the_command_line():
     assert whole_numbers("1-3,8") == (1, 2, 3, 8)
-    assert span((1, 2, 3, 8)) == "1-3,8"
-    assert choice("ring/4") == ("ring", 4)
     assert host_of_ranks("2", 5) == (0, 0, 1, 1, 1)
     assert host_of_ranks("0-2,3-4", 5) == (0, 0, 0, 1, 1)
     for wrong in ("a", "1-", "-1", ""):

@@ -20,7 +20,8 @@ from mpicoll.pictures.film import film
 from mpicoll.pictures.html import film_html
 from mpicoll.pictures.notation import arrow_text
 from mpicoll.pictures.svg import before_after_svg, film_svg
-from mpicoll.pictures.timeline import round_times, time_text, timeline_svg
+from mpicoll.pictures.timeline import round_times, timeline_svg
+from mpicoll.pictures.units import time_text
 from mpicoll.schedule.collectives import COLLECTIVES
 from mpicoll.simulate.actions import Sizes, of_messages, of_schedule
 from mpicoll.simulate.engine import simulate
@@ -214,7 +215,7 @@ def test_a_timeline_has_a_bar_for_all_that_is_done():
     svg = timeline_svg(run, "a & b")
     assert len(titles(svg, "bar")) == 2 * len(run) + len(run.works)
     assert not elements(svg, "path", "many")
-    assert "0→1: 262,144 bytes, 0 to 53.43 us" in titles(svg, "bar")
+    assert "0→1: 262,144 bytes, 0 to 53.4 us" in titles(svg, "bar")
 
 
 def test_the_critical_path_leads_from_the_first_moment_to_the_last():

@@ -10,8 +10,10 @@ import pytest
 
 import mpicoll
 from mpicoll.algorithms import registry
+from mpicoll.analysis.bounds import bound
 from mpicoll.errors import ScheduleError
 from mpicoll.pictures.gantt import gantt
+from mpicoll.schedule.collectives import COLLECTIVES
 from mpicoll.simulate.actions import of_messages
 from mpicoll.simulate.calls import simulate_call, simulate_messages
 from mpicoll.simulate.engine import simulate
@@ -165,7 +167,15 @@ def test_the_critical_path_takes_the_whole_time():
     parts = shares(one)
     assert (parts.messages, parts.works) == (8, 4)
     assert parts.moving == pytest.approx(8 / 5 * N / B)
-    assert parts.moving + parts.latency + parts.working == pytest.approx(one.seconds)
+    assert parts.call + parts.moving + parts.latency + parts.working == pytest.approx(one.seconds)
+    assert parts.latency == pytest.approx(8 * 5e-6)
+
+
+def test_slow_bytes_are_no_latency():
+    """Two messages share a card of 12 GB/s, and the second one gets a third of it."""
+    network = {"per_host": 2, "alpha": 0, "bandwidth": 8 * B, "net_alpha": 0, "net_bandwidth": 12 * B}
+    done = simulate_messages([(0, 2), (1, 3)], Machine("s", "hosts", network), 4, N)
+    assert shares(done).latency == pytest.approx(0, abs=1e-12)
 
 
 def test_a_message_that_waits_for_a_link_has_the_one_before_it_as_its_cause():
@@ -195,13 +205,37 @@ def test_every_machine_runs_and_says_where_its_figures_are_from(name):
     assert where.kind in KINDS
 
 
+@pytest.mark.parametrize("name", machines())
+def test_nothing_is_faster_than_its_lower_bound(name):
+    where, tried = machines()[name], 0
+    for ranks in (16,) if "shape" in where.network else (3, 8):
+        for card in (card for row in COLLECTIVES for card in registry.known(row) if not card.refuses(ranks)):
+            for nbytes in (8, 64 << 20):
+                least = bound(card.collective, where.fastest(ranks), ranks, 0 if card.row.idempotent else nbytes)
+                found = simulate_call(card, where, ranks, nbytes).seconds
+                assert found >= least.seconds * (1 - 1e-9), f"{card.collective} {card.name} {ranks} {nbytes}"
+                tried += 1
+    assert tried > 100
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ("[1]", "a machine is a JSON object"),
         ('{"kind": "cloud"}', "'cloud' is none of"),
-        ('{"alpha": 1e-6}', "bandwidth"),
+        ('{"alpha": 1e-6}', "switch needs 'bandwidth'"),
         ('{"alpha": 1e-6, "bandwidth": 1e9, "colour": 3}', "colour"),
+        ('{"alpha": 1e-6, "bandwidth": 0}', "'bandwidth' is 0; it is above 0"),
+        ('{"alpha": NaN, "bandwidth": 1e9}', "'alpha' is nan; it is a number"),
+        ('{"alpha": [1], "bandwidth": 1e9}', "'alpha' is .1.; it is a number"),
+        ('{"alpha": 0, "bandwidth": 1e9, "ports": 0}', "'ports' is 0; it is above 0"),
+        ('{"alpha": 0, "bandwidth": 1e9, "ports": 1.5}', "'ports' is 1.5; it is a whole number"),
+        ('{"kind": "torus", "alpha": 0, "bandwidth": 1e9, "shape": []}', "list of whole numbers above 0"),
+        ('{"kind": "mesh", "alpha": 0, "bandwidth": 1, "pairs": {}, "other_alpha": 0, "other_bandwidth": 1}', "pairs"),
+        (
+            '{"kind": "mesh", "alpha": 0, "bandwidth": 1, "pairs": {"1-0": 1}, "other_alpha": 0, "other_bandwidth": 1}',
+            "the lower rank first",
+        ),
         ('{"alpha": -1, "bandwidth": 1e9}', "not below 0"),
         ("{", "Expecting"),
     ],
