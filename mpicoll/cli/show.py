@@ -149,8 +149,9 @@ def _costs(card: Algorithm, chosen: argparse.Namespace, segments: int) -> str:
         f"for {size_text(nbytes)} on {p} ranks of {where.name}:\n"
         f"{formula(card.cost, model, p, nbytes, segments)}\n"
         f"  {rules}\n"
-        f"  no algorithm takes less than {time_text(least.seconds)}: {parts}"
-        + (f";\n  this one {seconds / least.seconds:.3g} times that" if least.seconds else "")
+        f"  no algorithm takes less than {time_text(least.seconds)}"
+        + (f", this one {seconds / least.seconds:.3g} times that" if least.seconds else "")
+        + f":\n  {parts}"
         + ("" if where.uniform else "\n  the formula knows no topology: `simulate` has this machine's links")
     )
 
