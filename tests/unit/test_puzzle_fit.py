@@ -37,13 +37,38 @@ def test_the_worst_error_is_named_with_its_size():
     assert (found.at, found.worst < -0.3) == (1 << 15, True)
 
 
-@pytest.mark.parametrize("seconds", [{8: 1e-6}, {8: 2e-6, 64: 1e-6}])
-def test_times_that_do_not_grow_determine_no_fit(seconds):
-    with pytest.raises(ValueError, match=r"two sizes|do not grow"):
+@pytest.mark.parametrize(
+    ("seconds", "why"),
+    [
+        ({8: 1e-6}, "a fit needs two sizes"),
+        ({8: 2e-6, 64: 1e-6}, "times do not grow with the size: the sizes are too small, or the times too noisy"),
+    ],
+)
+def test_times_that_determine_no_fit_say_why(seconds, why):
+    with pytest.raises(ValueError, match=why):
         fit(seconds)
-    assert bandwidth.fitted_or_none(seconds) is None
-    assert bandwidth.summary(Link("a"), None, seconds)[-1] == "no fit"
-    assert bandwidth.sentences(Link("a"), None, seconds)[-1].startswith("No fit")
+    assert bandwidth.fitted_or_why(seconds) == why
+    assert bandwidth.summary(Link("a"), why, seconds)[-1] == "no fit"
+    said = bandwidth.sentences(Link("a"), why, seconds)[-1]
+    assert said == f"No fit: {why}; take more and larger sizes with --bytes."
+
+
+def test_no_latency_is_below_0_where_long_messages_do_not_show_it():
+    """A line with both parameters begins at -37.5 us; one through 0 has the least squares of relative errors."""
+    seconds = {1 << 20: 100e-6, 4 << 20: 500e-6, 16 << 20: 2200e-6}
+    found = fit(seconds)
+    assert (found.latency, found.half) == (0, 0)
+
+    def squares(bandwidth):
+        return sum((size / bandwidth / time - 1) ** 2 for size, time in seconds.items())
+
+    assert squares(found.bandwidth) < min(squares(0.999 * found.bandwidth), squares(1.001 * found.bandwidth))
+    assert found.error == pytest.approx((squares(found.bandwidth) / 3) ** 0.5)
+    cells = bandwidth.summary(Link("a"), found, seconds)
+    assert (cells[4], cells[6]) == ("-", "-")
+    said = bandwidth.sentences(Link("a"), found, seconds)
+    assert said[1].startswith("T = size / (9 GB/s), off by 14 %")
+    assert said[2] == "These sizes do not show the latency; take smaller ones with --bytes."
 
 
 def test_half_of_the_bandwidth_is_reached_where_it_was_measured():

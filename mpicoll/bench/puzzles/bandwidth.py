@@ -70,7 +70,7 @@ def measure(bench: Bench, asked: PuzzleOptions) -> None:
     for link, (fitted, found) in fits.items():
         report.line(*summary(link, fitted, medians(found)))
         figures = {"theoretical_GBps": link.theoretical, "GBps": achieved(medians(found))[1]}
-        figures |= {"n_half": fitted.half, **asdict(fitted)} if fitted else {}
+        figures |= {"n_half": fitted.half, **asdict(fitted)} if isinstance(fitted, Fit) else {}
         report.keep(Finding({"what": "fit", "link": link.words, **figures}))
     report.say("#", *(f"# {line}" for link, (f, found) in fits.items() for line in sentences(link, f, medians(found))))
 
@@ -96,8 +96,8 @@ def medians(found: Mapping[int, Statistics]) -> dict[int, float]:
     return {size: one.median for size, one in found.items()}
 
 
-def _print(bench: Bench, link: Link, pair: Pair, found: Mapping[int, Statistics]) -> Fit | None:
-    """Print the table of one link, and return the fit; None where the times determine none.
+def _print(bench: Bench, link: Link, pair: Pair, found: Mapping[int, Statistics]) -> Fit | str:
+    """Print the table of one link, and return the fit, or why there is none.
 
     Args:
         bench: the run.
@@ -105,25 +105,26 @@ def _print(bench: Bench, link: Link, pair: Pair, found: Mapping[int, Statistics]
         pair: of ranks that have it.
         found: seconds by size.
     """
-    fitted = fitted_or_none(medians(found))
+    fitted = fitted_or_why(medians(found))
     bench.report.head(COLUMNS, "#", f"# {link.words}: ranks {pair[0]} and {pair[1]}", "#")
     for size, one in found.items():
-        speed, by_fit = size / one.median / 1e9, f"{fitted.seconds(size) * 1e6:.2f}" if fitted else "-"
+        speed = size / one.median / 1e9
+        by_fit = f"{fitted.seconds(size) * 1e6:.2f}" if isinstance(fitted, Fit) else "-"
         bench.report.line(str(size), plus_minus(one, 1e6), by_fit, f"{speed:.3f}", link.share(speed) or "not reported")
         row = {"link": link.words, "theoretical_GBps": link.theoretical, "pair": pair, "bytes": size}
         bench.report.keep(Finding({"what": "time", **row, "GBps": speed, "time_us": rounded(one, 1e6)}))
     return fitted
 
 
-def fitted_or_none(times: Mapping[int, float]) -> Fit | None:
-    """Return the fit to seconds by size; None where they determine none."""
+def fitted_or_why(times: Mapping[int, float]) -> Fit | str:
+    """Return the fit to seconds by size, or why they determine none."""
     try:
         return fit(times)
-    except ValueError:
-        return None
+    except ValueError as error:
+        return str(error)
 
 
-def summary(link: Link, fitted: Fit | None, times: Mapping[int, float]) -> tuple[str, ...]:
+def summary(link: Link, fitted: Fit | str, times: Mapping[int, float]) -> tuple[str, ...]:
     """Return the cells of a link's line: theoretical, achieved, and the fit.
 
     Args:
@@ -133,10 +134,10 @@ def summary(link: Link, fitted: Fit | None, times: Mapping[int, float]) -> tuple
     """
     speed = achieved(times)[1]
     start = link.words, link.limit, f"{speed:.2f}", link.share(speed) or "-"
-    if not fitted:
+    if isinstance(fitted, str):
         return (*start, "-", "-", "-", "no fit")
-    figures = f"{fitted.latency * 1e6:.2f}", f"{fitted.bandwidth / 1e9:.2f}", f"{fitted.half:.0f}"
-    return (*start, *figures, f"±{100 * fitted.error:.0f} %")
+    latency, half = (f"{fitted.latency * 1e6:.2f}", f"{fitted.half:.0f}") if fitted.latency else ("-", "-")
+    return (*start, latency, f"{fitted.bandwidth / 1e9:.2f}", half, f"±{100 * fitted.error:.0f} %")
 
 
 def achieved(times: Mapping[int, float]) -> tuple[int, float]:
@@ -145,7 +146,7 @@ def achieved(times: Mapping[int, float]) -> tuple[int, float]:
     return size, size / times[size] / 1e9
 
 
-def sentences(link: Link, fitted: Fit | None, times: Mapping[int, float]) -> list[str]:
+def sentences(link: Link, fitted: Fit | str, times: Mapping[int, float]) -> list[str]:
     """Return what the figures of a link say.
 
     Args:
@@ -156,12 +157,16 @@ def sentences(link: Link, fitted: Fit | None, times: Mapping[int, float]) -> lis
     size, speed = achieved(times)
     part = f"{link.share(speed)} of the theoretical {link.limit}" if link.theoretical else "the limit is not reported"
     lines = [f"{link.words[0].upper()}{link.words[1:]}: {speed:.3g} GB/s at {format_bytes(size)} B; {part}."]
-    if not fitted:
-        return [*lines, "No fit: the times do not grow with the size; take more and larger sizes with --bytes."]
-    formula = f"T = {fitted.latency * 1e6:.3g} us + size / ({fitted.bandwidth / 1e9:.3g} GB/s)"
+    if isinstance(fitted, str):
+        return [*lines, f"No fit: {fitted}; take more and larger sizes with --bytes."]
+    bytes_only = f"size / ({fitted.bandwidth / 1e9:.3g} GB/s)"
     off = f"off by {100 * fitted.error:.0f} % (root mean square), {100 * fitted.worst:+.0f} % at {fitted.at} B at worst"
+    if not fitted.latency:
+        hidden = "These sizes do not show the latency; take smaller ones with --bytes."
+        return [*lines, f"T = {bytes_only}, {off}.", hidden]
     half = f"{_rounded(fitted.half)} B by the fit, measured from {format_bytes(reached_half(times) or 0)} B on"
     below = "below it latency takes most of the time, above it the bytes do"
+    formula = f"T = {fitted.latency * 1e6:.3g} us + {bytes_only}"
     return [*lines, f"{formula}, {off}.", f"Half of the bandwidth is reached at n_1/2 = {half}: {below}."]
 
 

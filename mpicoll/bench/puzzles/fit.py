@@ -1,7 +1,8 @@
 """The time of a message as latency + size / bandwidth, fitted to measured times.
 
 Times of 5.1 us for 8 B and 1,005 us for 10 MB give a latency of 5.1 us and 10 GB/s; half the bandwidth is reached at
-51 KB, where a message takes twice its latency.
+51 KB, where a message takes twice its latency.  Times of long messages alone may not show the latency: then all of a
+time is that of the bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class Fit:
     """The two parameters, and how well they fit.
 
     Attributes:
-        latency: seconds of a message without its bytes.
+        latency: seconds of a message without its bytes; 0 where the sizes do not show it.
         bandwidth: bytes a second.
         error: root of the mean square of the relative errors.
         worst: the largest relative error.
@@ -49,9 +50,12 @@ def fit(times: Mapping[int, float]) -> Fit:
     sizes, seconds = np.array(list(times), float), np.array(list(times.values()))
     if sizes.size < 2:
         raise ValueError("a fit needs two sizes")
-    latency, each = map(float, np.linalg.lstsq(np.array([1 / seconds, sizes / seconds]).T, np.ones(sizes.size))[0])
+    paces = sizes / seconds
+    latency, each = map(float, np.linalg.lstsq(np.array([1 / seconds, paces]).T, np.ones(sizes.size))[0])
     if each <= 0:
         raise ValueError("times do not grow with the size: the sizes are too small, or the times too noisy")
+    if latency < 0:  # no message takes that: the line through 0 instead
+        latency, each = 0.0, float(paces.sum() / (paces**2).sum())
     errors = (latency + sizes * each) / seconds - 1
     worst = int(np.argmax(abs(errors)))
     return Fit(latency, 1 / each, float(np.sqrt(np.mean(errors**2))), float(errors[worst]), int(sizes[worst]))
