@@ -1,6 +1,7 @@
 """The puzzles on every rank: they measure all that they name, validate it, and write it down."""
 
 import json
+import re
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from mpicoll.bench.puzzles import case
 from mpicoll.bench.puzzles.chains import Chains
 from mpicoll.bench.puzzles.pairs import Rounds
 from mpicoll.bench.puzzles.run import run
+from mpicoll.settings import parse_bytes
 
 WORLD = MPI.COMM_WORLD
 SIZE = WORLD.size
@@ -101,8 +103,9 @@ def test_all_ways_are_measured_on_each_number_of_ranks(folder, capsys):
     assert all(row["time_us"]["number"] == 3 for row in found["rows"])
     if WORLD.rank == 0:
         said = capsys.readouterr().out
-        assert f"On {SIZE} ranks" in said
         assert "2x more efficient than all-reduce" in said
+        named = re.findall(r"(?:at|from) (\w+)(?: to (\w+))? B\b", said[said.index(f"On {SIZE} ranks") :])
+        assert {parse_bytes(word) for words in named for word in words if word} == set(sizes[SIZE])
 
 
 @pytest.mark.ranks(2, 3)

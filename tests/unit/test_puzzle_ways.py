@@ -103,8 +103,18 @@ def test_where_a_reduce_scatter_is_twice_as_efficient():
         "  it does not hold at 8 B: 1.0x, predicted 1.0x; latency takes most of the reduce_scatter",
         "  it holds from 1M to 8M B: 1.8 to 2.0x, predicted 1.8x; bandwidth takes most of the reduce_scatter",
     ]
-    assert of_reduce_scatter(found[:1])[0].endswith("holds at no size:")
+    assert of_reduce_scatter(found[:1])[0].endswith("is shown at no size:")
     assert of_reduce_scatter(found[1:])[0].endswith("holds at every size:")
+
+
+def test_a_claim_without_any_verdict_is_not_called_wrong():
+    measured = {DIRECT: times(200, 60), ALONE: times(100, 30)}
+    open_ = Outcome(12, measured, dict(zip(measured, (SHORT[0], SHORT[2]), strict=True)))
+    first, second = of_reduce_scatter([open_])
+    assert first == '"reduce-scatter is 2x more efficient than all-reduce" cannot be told:'
+    assert second.startswith("  the spread is too large to say at 12 B")
+    assert of_reduce_scatter([open_, outcome(64, (10, 20, 10), SHORT)])[0].endswith("is shown at no size:")
+    assert of_reduce_scatter([open_, outcome(64, (10, 20, 5), SHORT)])[0].endswith("holds at some sizes:")
 
 
 def test_a_ratio_within_its_spread_of_a_bound_is_not_judged():

@@ -102,7 +102,7 @@ def _measured(bench: Bench, nbytes: int) -> Outcome:
     times = timed(list(calls.values()), bench.clock, bench.budget, iterations=options.iterations, warmup=options.warmup)
     bench.report.wrong += _wrong(bench, arrays, calls, 1)
     measured = dict(zip(calls, map(Statistics.of, times), strict=True))
-    outcome = Outcome(nbytes, measured, {name: predict(found) for name, found in plans.items()})
+    outcome = Outcome(case.nbytes, measured, {name: predict(found) for name, found in plans.items()})
     for name, found in plans.items():
         _print(bench, case, outcome, name, [f"{plan.algorithm}/{plan.segments}@{plan.path}" for plan in found])
     return outcome
