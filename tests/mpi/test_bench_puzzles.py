@@ -61,6 +61,25 @@ def test_all_pairs_are_measured_and_the_source_s_streams_traced(folder, capsys):
 
 
 @pytest.mark.ranks(2, 3)
+@pytest.mark.parametrize("option", ["--trace", "--plot"])
+@pytest.mark.parametrize(("file", "why"), [("/no/such/file.png", "No such file or directory"), (".", "Is a directory")])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(option, file, why, monkeypatch, capsys):
+    monkeypatch.setattr("mpicoll.bench.puzzles.run.find_spec", lambda name: name)  # whether or not it can draw
+    assert run(["topology", option, file]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "" if WORLD.rank else f"mpicoll.bench: {option} {file}: {why}\n")
+
+
+@pytest.mark.ranks(2, 3)
+def test_conclusions_come_before_files_that_cannot_be_written_after_all(capsys):
+    short = "--bytes 8 --repeat 1 --iters 1 --buffers numpy"
+    assert run(["topology", *short.split(), "--trace", "/dev/full"]) == 2
+    said = capsys.readouterr()
+    assert ("Pairs alone:" in said.out) == (WORLD.rank == 0)
+    assert said.err == ("" if WORLD.rank else "mpicoll.bench: --trace /dev/full: No space left on device\n")
+
+
+@pytest.mark.ranks(2, 3)
 def test_chains_arrive_in_order_and_what_does_not_is_counted():
     world = WORLD.Dup()
     chains = Chains(world, HostBackend(), 1000, sent=2)

@@ -6,7 +6,7 @@ from mpicoll.bench.measure.statistics import Statistics
 from mpicoll.bench.puzzles.compare import ALONE, DIRECT, Outcome, against_direct, of_reduce_scatter, twice
 from mpicoll.bench.puzzles.factors import Prediction, carries, predict
 from mpicoll.bench.puzzles.options import parse
-from mpicoll.bench.puzzles.run import refusal
+from mpicoll.bench.puzzles.run import refusal, unwritable
 from mpicoll.dispatch.plan import plan
 
 WAY = "reduce + bcast"
@@ -168,3 +168,12 @@ def test_what_cannot_be_served_is_said():
     assert "one rank has no other" in refusal(parse(["bandwidth"]), 1)
     assert refusal(parse(["allreduce-ways", "--ranks", "2,4"]), 3) == "--ranks 4: there are 3 ranks"
     assert refusal(parse(["allreduce-ways", "--ranks", "2,3"]), 3) == ""
+
+
+def test_asking_whether_a_file_can_be_written_leaves_everything_as_it_was(tmp_path):
+    kept, new = tmp_path / "kept.json", tmp_path / "new.png"
+    kept.write_text("[]", encoding="utf-8")
+    assert unwritable(parse(["topology", "--trace", str(kept), "--plot", str(new)])) == ""
+    assert ([*tmp_path.iterdir()], kept.read_text(encoding="utf-8")) == ([kept], "[]")
+    below = kept / "new.png"
+    assert unwritable(parse(["topology", "--plot", str(below)])) == f"--plot {below}: Not a directory"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
+from os.path import lexists
 
 from mpi4py import MPI
 
@@ -39,7 +40,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str], asked: PuzzleOptions, world: MPI.Intracomm, report: Report) -> int:
-    refused = anywhere(world, refusal(asked, world.size))
+    refused = anywhere(world, refusal(asked, world.size) or ("" if world.rank else unwritable(asked)))
     if refused:
         raise RequestError(refused)
     bench = prepared(arguments, asked.how, world, report)
@@ -60,4 +61,18 @@ def refusal(asked: PuzzleOptions, size: int) -> str:
         return f"--ranks {asked.ranks[-1]}: there are {size} ranks"
     if asked.plot and not find_spec("matplotlib"):
         return "--plot needs matplotlib: pip install 'mpicoll[plots]'"
+    return ""
+
+
+def unwritable(asked: PuzzleOptions) -> str:
+    """Return why a file of the puzzle cannot be written; "" if each can, of which nothing is left by the trial."""
+    for option, file in (("--trace", asked.trace), ("--plot", asked.plot)):
+        try:
+            if file and lexists(file):
+                file.open("ab").close()
+            elif file:
+                file.touch()
+                file.unlink()
+        except OSError as error:
+            return f"{option} {file}: {error.strerror}"
     return ""

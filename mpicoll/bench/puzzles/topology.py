@@ -61,8 +61,11 @@ def measure(bench: Bench, asked: PuzzleOptions) -> None:
         _keep(bench, kind, nbytes, found, joined)
     report.say(*_maps(figures, nbytes, size))
     del small, chains
-    _print_case(bench, asked, rounds, figures["alone"], joined)
+    case = _print_case(bench, asked, rounds, figures["alone"], joined)
     report.say("#", *(f"# {line}" for line in conclusions(figures, totals, joined)))
+    if asked.trace:
+        own.write_trace(bench, case, asked.trace, nbytes)
+        report.say(f"# the trace of the case's streams: {asked.trace}")
     if asked.plot:
         _draw(bench, asked, figures)
 
@@ -96,8 +99,8 @@ def _maps(figures: Figures, nbytes: int, size: int) -> list[str]:
 
 def _print_case(
     bench: Bench, asked: PuzzleOptions, rounds: Rounds, alone: Mapping[Pair, Statistics], joined: Mapping[Pair, Link]
-) -> None:
-    """Measure the puzzle's own case, and print its table.
+) -> own.Case:
+    """Measure the puzzle's own case, print its table, and return it.
 
     Args:
         bench: the run.
@@ -120,9 +123,7 @@ def _print_case(
         found = {"what": "one source", "pair": pair, "bytes": nbytes, "repeat": repeat, "link": link}
         report.keep(Finding({**found, "GBps": rounded(speed), "time_ms": rounded(time)}))
     report.say("#", *(f"# {line}" for line in sentences(clusters(speeds, joined))))
-    if asked.trace:
-        own.write_trace(bench, case, asked.trace, nbytes)
-        report.say(f"# the trace of its streams: {asked.trace}")
+    return case
 
 
 def conclusions(figures: Figures, totals: Mapping[str, float], joined: Mapping[Pair, Link]) -> list[str]:
