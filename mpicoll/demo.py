@@ -15,6 +15,7 @@ from mpi4py import MPI
 from mpicoll.algorithms import registry
 from mpicoll.bench.errors import RequestError
 from mpicoll.bench.measure.backends import choose
+from mpicoll.bench.request.reading import Parser
 from mpicoll.communicator import Communicator
 from mpicoll.dispatch.rules import parse_choice
 from mpicoll.learn.lesson import Classroom
@@ -110,9 +111,9 @@ def _parsed(arguments: list[str], loud: bool) -> argparse.Namespace:
     return options
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m mpicoll.demo",
+def _parser() -> Parser:
+    parser = Parser(
+        "mpicoll.demo",
         description="Show every pattern of communication on example data; start it with mpirun.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -142,13 +143,10 @@ def _mistake(algorithm: str | None, patterns: list[Pattern]) -> str:
         name = parse_choice(algorithm).algorithm
     except ValueError as error:
         return str(error)
-    known = {p.name: [card.name for card in registry.known(p.method)] for p in patterns if p.method}
-    if any(name in names for names in known.values()):
+    known = dict.fromkeys(card.name for p in patterns if p.method for card in registry.known(p.method))
+    if name in known:
         return ""
-    has = [f"{pattern} has {', '.join(names)}" for pattern, names in known.items()]
-    return "\n".join(
-        [f"no pattern here has an algorithm {name!r}", *(line for text in has for line in wrapped(text, "  ", "    "))]
-    )
+    return f"no pattern here has an algorithm {name!r}; known: {', '.join(known) or 'none'}"
 
 
 def _run() -> NoReturn:

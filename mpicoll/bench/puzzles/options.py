@@ -67,7 +67,7 @@ def parse(arguments: list[str], *, loud: bool = True) -> PuzzleOptions:
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
-    parser = reading.Parser(prog=f"python -m mpicoll.bench {name}", description=PUZZLES[name])
+    parser = reading.Parser(words=name, description=PUZZLES[name])
     parser.set_defaults(ranks=(), repeat=1, trace=None, plot=None)
     {"topology": _add_topology, "allreduce-ways": _add_ways, "bandwidth": _add_bandwidth}[name](parser)
     add = partial(parser.add_argument, action=One)

@@ -98,7 +98,6 @@ class Options:
 
 def _parser() -> argparse.ArgumentParser:
     parser = reading.Parser(
-        prog="python -m mpicoll.bench",
         description="Measure and validate mpicoll's collectives; start it with mpirun.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

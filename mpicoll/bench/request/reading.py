@@ -149,8 +149,17 @@ class Many(One):
 
 
 class Parser(argparse.ArgumentParser):
-    """Ends with one line."""
+    """Ends with one line.
+
+    Args:
+        module: the program, whose name stands before a mistake.
+        words: what follows it on the command line before its options.
+    """
+
+    def __init__(self, module: str = "mpicoll.bench", words: str = "", **how: Any) -> None:
+        super().__init__(prog=f"python -m {module} {words}".rstrip(), **how)
+        self.module = module
 
     def error(self, message: str) -> NoReturn:
         """Print the mistake, without the list of all options."""
-        self.exit(2, f"mpicoll.bench: {message} (--help lists the options)\n")
+        self.exit(2, f"{self.module}: {message} (--help lists the options)\n")
