@@ -1,7 +1,8 @@
 """Pairs of ranks that are alike: by the link that the machine reports, and by the bandwidth that was measured.
 
-In the puzzle GPU 0 copies to GPU 1 at 89 GB/s over two NVLinks, to GPU 4 at 45 GB/s over one, and to GPU 2 at 7.5
-GB/s over PCI Express: three clusters.  Each has a sentence that compares it with the fastest one.
+In the puzzle GPU 0 copies to GPU 1 at 89 GB/s, to GPU 4 at 45 GB/s and to GPU 2 at 7.5 GB/s: three clusters.  The first
+two fit four and two NVLinks of 25 GB/s, the last one fits PCI Express.  Each cluster has a sentence that compares it
+with the fastest one.
 """
 
 from __future__ import annotations
