@@ -20,14 +20,14 @@ from mpicoll.analysis.cost import CostModel
 
 #: what every call costs on top, which is in no card's cost
 CALL = "call"
-#: the parameters by their symbols, in words
+#: what takes the time, by the symbols of the parameters; a message that is sent beside others has latency, too
 WORDS = {
-    "α": "latency of messages",
-    "o": "further messages at once",
-    "β": "bytes on a link",
-    "γ": "reduction of bytes",
-    "λ": "starts of local work",
-    CALL: "what every call costs on top",
+    "α": "latency",
+    "o": "latency",
+    "β": "bandwidth",
+    "γ": "reduction",
+    "λ": "launching",
+    CALL: "the call itself",
 }
 #: for each symbol a machine on which it is 1, and nothing else takes time
 _UNITS = {

@@ -41,7 +41,7 @@ def test_a_collective_is_shown_before_and_after(said):
 def test_an_algorithm_is_shown_with_its_cost_in_numbers(said):
     text = said("show allreduce ring --ranks 8 --bytes 1M --machine host")
     assert "= 14 α + 1.75 n β" in text
-    assert "β rules: bytes on a link" in text
+    assert "β rules: bandwidth" in text
     assert "no algorithm takes less than" in text
     assert "allreduce ring on 8 ranks: 14 rounds, 112 messages" in text
 
@@ -173,7 +173,7 @@ def test_three_ways_are_compared_with_their_crossovers(said):
     text = said("ways --ranks 4 --bytes 8,1K,1M --machine ethernet")
     assert "reduce_scatter + allgather" in text
     assert "what rules" in text
-    assert "α: latency of messages" in text
+    assert "α: latency" in text
 
 
 def test_sizes_and_times_are_short():

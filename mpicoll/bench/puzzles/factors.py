@@ -11,21 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mpicoll.algorithms import registry
-from mpicoll.analysis.terms import CALL, terms
+from mpicoll.analysis.terms import WORDS, terms
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.plan import Plan
 from mpicoll.dispatch.select import waves
 from mpicoll.schedule.ir import Send
 
-#: what decides, by the symbol of a term
-FACTORS = {
-    "α": "latency",
-    "o": "latency",
-    "β": "bandwidth",
-    "γ": "reduction",
-    "λ": "launching",
-    CALL: "the call itself",
-}
 #: bandwidth is that of the root's link where it carries so many times the bytes of any other rank's
 ROOTED = 1.25
 #: predicted times that differ by less than this part tell nothing
@@ -37,7 +28,7 @@ class Prediction:
     """The predicted time of calls that are made one after the other.
 
     Attributes:
-        seconds: by factor.
+        seconds: by factor, which is what takes the time of a term.
         rooted: the root's link carries more than any other.
     """
 
@@ -51,7 +42,7 @@ class Prediction:
 
     def name(self, factor: str) -> str:
         """Return a factor's name; bandwidth is the root's where that one carries the most."""
-        return "the root's link" if factor == "bandwidth" and self.rooted else factor
+        return "the root's link" if factor == WORDS["β"] and self.rooted else factor
 
     @property
     def largest(self) -> tuple[str, float]:
@@ -68,14 +59,14 @@ class Prediction:
 
 def predict(plans: Iterable[Plan]) -> Prediction:
     """Return the predicted time of calls, from the costs of their algorithms and what each rank's port carries."""
-    seconds = dict.fromkeys(FACTORS.values(), 0.0)
+    seconds = dict.fromkeys(WORDS.values(), 0.0)
     ports: list[float] = []
     for plan in plans:
         facts, path = plan.key.facts, PATHS[plan.path]
         card, n = registry.get(facts.collective, plan.algorithm), facts.nbytes or 0
         segments = plan.segments if path.takes_segments else waves(card, facts, plan.path)
         for symbol, value in terms(card.cost, path.model, facts.size, n, segments).items():
-            seconds[FACTORS[symbol]] += value
+            seconds[WORDS[symbol]] += value
         carried = carries(facts.collective, plan.algorithm, facts.size)
         ports = [n * part + before for part, before in zip(carried, ports or [0.0] * facts.size, strict=True)]
     return Prediction(seconds, ports[0] >= ROOTED * max(ports[1:], default=0.0) > 0)
