@@ -2,7 +2,7 @@
 
     simulate allreduce ring --ranks 8 --bytes 1M --machine dgx_h100         one run: its time, and where it goes
     simulate allreduce ring,two_shot --ranks 2-8 --bytes 8,64K,1M           a table: the fastest one is marked
-    simulate messages 0>3,0>1,0>5 --bytes 400M --machine hybrid_cube_mesh   messages that start at once
+    simulate messages '0>3,0>1,0>5' --bytes 400M --machine hybrid_cube_mesh   messages that start at once
 
 `--machine` is a name of `simulate machines`, or a JSON file such as `mpicoll/simulate/machines.json` has many of.
 """
@@ -113,7 +113,7 @@ def _print_machines() -> None:
 def _print_messages(text: str, where: Machine, nbytes: int) -> None:
     """Print when each of some messages ends that start at once, and how fast it was."""
     if not re.fullmatch(r"\d+>\d+(,\d+>\d+)*", text):
-        raise ValueError(f"{text!r} are no messages such as 0>1,0>2")
+        raise ValueError(f"{text!r} are no messages such as '0>1,0>2', in quotes: > means a file to a shell")
     pairs = [(int(a), int(b)) for a, b in (pair.split(">") for pair in text.split(","))]
     if any(source == target for source, target in pairs):
         raise ValueError(f"{text!r}: a message goes to another rank")

@@ -67,7 +67,7 @@ def test_only_the_steps_that_are_asked_for_are_printed(said):
         ("show bcast ring --hosts 0-1,3", "each of the ranks 0 to 3 is on one host"),
         ("show allgather recursive_doubling --ranks 6", "power-of-two"),
         ("simulate bcast ring --machine moon", "no machine 'moon'"),
-        ("simulate messages 0-1", "are no messages such as 0>1,0>2"),
+        ("simulate messages 0-1", "are no messages such as '0>1,0>2', in quotes"),
         ("simulate allgather recursive_doubling --ranks 6", "power-of-two"),
         ("simulate bcast ring --machine torus_4x4 --ranks 8", "has 16 ranks, not 8"),
         ("ways --ranks 1", "needs no way"),

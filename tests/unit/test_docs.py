@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +49,7 @@ def test_commands_of_the_readme_run(capsys, monkeypatch, tmp_path):
     tried = [line for line in lines if line.split()[0] not in NOT_HERE]
     assert len(tried) >= 6
     for line in tried:
-        assert main(line.split()) == 0, line
+        assert main(shlex.split(line)) == 0, line
     assert capsys.readouterr().out.count("\n") > 100
 
 
