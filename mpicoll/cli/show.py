@@ -84,7 +84,7 @@ def run(chosen: argparse.Namespace) -> None:
     print(f"\n{title}\n")
     if chosen.svg or chosen.html:
         _write(made, chosen, title, describe(card))
-    else:
+    if not chosen.svg and (chosen.chart or not chosen.html):
         print_picture(_picture(made, chosen, width))
     if chosen.steps:
         _print_steps(schedules, whole_numbers(chosen.rank) if chosen.rank else range(chosen.ranks))

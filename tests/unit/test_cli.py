@@ -50,6 +50,12 @@ def test_segments_and_the_chart_are_shown(said):
     assert "in 8 segments: 14 rounds, 56 messages" in said("show bcast ring/8 --ranks 8 --chart")
 
 
+def test_a_chart_is_printed_beside_a_page(said, tmp_path):
+    text = said(f"show bcast ring/8 --ranks 8 --chart --html {tmp_path / 'ring.html'}")
+    assert "written:" in text
+    assert "56 of 98 places used" in text
+
+
 def test_only_the_steps_that_are_asked_for_are_printed(said):
     text = said("show allgather ring --rank 2 --round 1 --steps")
     assert "rank 2:\nstep 0" in text
