@@ -61,15 +61,26 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> None:
     """Print the picture."""
     row = collective(chosen.collective)
+    _check(chosen)
+    if chosen.algorithm:
+        _show_algorithm(row, chosen)
+    else:
+        _show_collective(row, chosen)
+
+
+def _check(chosen: argparse.Namespace) -> None:
+    """Raise ValueError for arguments that do not go together."""
     if not 1 <= chosen.ranks <= MOST:
         raise ValueError(f"--ranks {chosen.ranks}: from 1 to {MOST}")
     if not 0 <= chosen.root < chosen.ranks:
         raise ValueError(f"--root {chosen.root}: the ranks are 0 to {chosen.ranks - 1}")
-    if not chosen.algorithm:
-        _show_collective(row, chosen)
-        return
+    if chosen.html and not chosen.algorithm:
+        raise ValueError("--html needs an algorithm, such as show allreduce ring --html FILE")
     if chosen.html and (chosen.rank or chosen.round):
         raise ValueError("--html shows all ranks and rounds: leave out --rank and --round")
+
+
+def _show_algorithm(row: Collective, chosen: argparse.Namespace) -> None:
     given = parse_choice(chosen.algorithm)
     name, segments = given.algorithm, given.segments or 1
     card = registry.require(row.name, name, chosen.ranks)
@@ -110,8 +121,6 @@ def _write(made: Film, chosen: argparse.Namespace, title: str, card: str) -> Non
 
 
 def _show_collective(row: Collective, chosen: argparse.Namespace) -> None:
-    if chosen.html:
-        raise ValueError("--html needs an algorithm, such as show allreduce ring --html FILE")
     methods = ", ".join(row.methods)
     root = f", root {chosen.root}" if row.rooted else ""
     print(f"{row.name} ({methods}) on {chosen.ranks} ranks{root}\n")
