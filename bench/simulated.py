@@ -1,4 +1,4 @@
-"""Compares simulations with a run in which all algorithms were timed (`bench/sweep_algorithms.py --once`).
+"""Compares simulations with a run of the benchmark, or of `bench/sweep_algorithms.py --once`.
 
     python bench/simulated.py bench/results/2026-11-28-algorithms-4xH200.json --ranks 4
 
@@ -15,6 +15,16 @@ from mpicoll.simulate.calls import simulate_call
 from mpicoll.simulate.machine import machine
 
 
+def timed(row, path):
+    """Yield (algorithm, seconds) of a row's times on a path: of a sweep over algorithms, or of the benchmark."""
+    if "ours" in row:
+        names = (name.partition("@") for name in row["ours"])
+        times = {name: row["ours"][f"{name}@{where}"][0] for name, _, where in names if where == path}
+    else:
+        times = {row["algorithm"]: row["time_us"]["median"]} if row["path"] == path else {}
+    yield from ((name, microseconds * 1e-6) for name, microseconds in times.items() if name and "/" not in name)
+
+
 def compared(run, ranks, path, where, most=1 << 62):
     """Yield (name, bytes, simulated seconds, measured seconds) of algorithms that were timed on a path.
 
@@ -25,15 +35,13 @@ def compared(run, ranks, path, where, most=1 << 62):
         where: the machine.
         most: bytes of the longest vector.
     """
-    for row in (row for row in read(run)["rows"] if row["nbytes"] <= most):
-        for name, times in row["ours"].items():
-            algorithm, _, timed_on = name.partition("@")
-            if timed_on != path or "/" in algorithm:
-                continue
+    for row in read(run)["rows"]:
+        nbytes = row["nbytes"] if "nbytes" in row else row["bytes"]
+        for algorithm, seconds in timed(row, path) if nbytes <= most else ():
             card = registry.get(row["collective"], algorithm)
-            facts = Facts(row["collective"], ranks, row["nbytes"], "device")
-            one = simulate_call(card, where, ranks, row["nbytes"], segments=waves(card, facts, path))
-            yield f"{row['collective']} {algorithm}", row["nbytes"], one.seconds, times[0] * 1e-6
+            facts = Facts(row["collective"], ranks, nbytes, "device")
+            one = simulate_call(card, where, ranks, nbytes, segments=waves(card, facts, path))
+            yield f"{row['collective']} {algorithm}", nbytes, one.seconds, seconds
 
 
 def quantile(values, part):
@@ -52,8 +60,9 @@ def main():
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--path", default="mapped")
     parser.add_argument("--machine", default="h200_kernels")
+    parser.add_argument("--max", type=int, default=1 << 62, help="bytes of the longest vector")
     options = parser.parse_args()
-    lines = list(compared(options.run, options.ranks, options.path, machine(options.machine)))
+    lines = list(compared(options.run, options.ranks, options.path, machine(options.machine), options.max))
     errors = errors_of(lines)
     print(f"{len(lines)} times; off by {quantile(errors, 0.5):.0%} (half), {quantile(errors, 0.95):.0%} (95 of 100)")
     for error, (name, nbytes, simulated, measured) in sorted(zip(errors, lines, strict=True), reverse=True)[:5]:
