@@ -10,6 +10,7 @@ from mpicoll.algorithms import registry
 from mpicoll.bench.output.results import read
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.select import Facts, waves
+from mpicoll.pictures.units import size_text
 from mpicoll.schedule.collectives import COLLECTIVES, Collective
 
 RESULTS = Path(__file__).parent.parent / "bench" / "results"
@@ -26,14 +27,6 @@ def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     columns = list(head)
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def size_text(nbytes: int) -> str:
-    """Return bytes as text: 1,048,576 is "1 MiB"."""
-    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if nbytes >> shift:
-            return f"{nbytes >> shift} {unit}"
-    return f"{nbytes} B"
 
 
 def before_after(name: str) -> str:

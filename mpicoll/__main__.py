@@ -16,8 +16,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m mpicoll", description="See, prove and inspect collectives.")
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
+    look = argparse.RawDescriptionHelpFormatter
     for command in COMMANDS:
-        look = argparse.RawDescriptionHelpFormatter
         one = commands.add_parser(command.NAME, help=command.HELP, description=command.__doc__, formatter_class=look)
         command.add(one)
         one.set_defaults(run=command.run)

@@ -128,7 +128,7 @@ def _show_collective(row: Collective, chosen: argparse.Namespace) -> None:
         Path(chosen.svg).write_text(before_after_svg(row, chosen.ranks, chosen.root), encoding="utf-8")
         print(f"written: {chosen.svg}")
         return
-    print_picture(text.before_and_after(row, chosen.ranks, chosen.root))
+    print_picture(text.draw_before_and_after(row, chosen.ranks, chosen.root))
     print(f"\n{text.meaning(row)}")
     names = [card.name for card in registry.known(row.name)]
     print(f"\nalgorithms: {', '.join(names)}\npython -m mpicoll show {row.name} {names[0]} draws one")

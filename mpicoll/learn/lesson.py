@@ -63,7 +63,7 @@ class Outline:
 
 @dataclass
 class Page:
-    """What one rank has to show of a lesson.
+    """One rank's part of a lesson.
 
     Attributes:
         takes_part: it is in the group that makes the call.

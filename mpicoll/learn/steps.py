@@ -25,7 +25,7 @@ from mpicoll.simulate.machine import UNIT
 
 @dataclass(frozen=True)
 class Note:
-    """What a rank did: a message, or local work.
+    """A message or local work of a rank, in words.
 
     Attributes:
         text: what was done.

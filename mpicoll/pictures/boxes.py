@@ -6,10 +6,10 @@ alltoall the columns are places: first the blocks that a rank has to send or to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mpicoll.pictures.colours import palette
-from mpicoll.pictures.film import Film, Frame, Held, Piece, Ranks
+from mpicoll.pictures.film import Film, Frame, Held, Piece, Ranks, before_and_after
 from mpicoll.pictures.notation import ends_of, made_of_ranks, piece_name
 from mpicoll.schedule.collectives import Collective
 
@@ -19,7 +19,7 @@ Rows = list[list["Box | None"]]
 
 @dataclass(frozen=True)
 class Box:
-    """What is drawn of a piece.
+    """The drawing of a piece.
 
     Attributes:
         colour: of its block; in an alltoall of the rank that it comes from.
@@ -157,13 +157,10 @@ def _ends(film: Film) -> list[tuple[int, int]]:
     return [(other, segment) for other in range(film.size) for segment in range(film.segments)]
 
 
-def before_and_after(row: Collective, size: int, root: int) -> tuple[Film, Tables]:
+def tables_before_and_after(row: Collective, size: int, root: int) -> tuple[Film, Tables]:
     """Return what all ranks have before and after a collective: a film without messages, and its two tables."""
     blocks = 1 if row.idempotent else row.blocks(size)
-    film = Film(row, size, root, blocks, 1, (), (0,) * size)
-    before = [{(b, 0): Held((1 << r,)) for b in row.before(r, size, root, blocks)} for r in range(size)]
-    after = [{(b, 0): Held((made,)) for b, made in film.wanted(r).items()} for r in range(size)]
-    film = replace(film, frames=(Frame((), tuple(before)), Frame((), tuple(after))))
+    film = before_and_after(row, size, root, blocks)
     found = tables(film)
     first = found.columns.first
     shown = [[row[:first] for row in rows] for rows in found.rows]

@@ -5,12 +5,12 @@ A pipeline shows as a staircase, whose steps fill the chart when the vector is c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from mpicoll.pictures.colours import DARK, ink
 from mpicoll.pictures.drawing import Drawing
 from mpicoll.pictures.film import Arrow, Film
-from mpicoll.pictures.links import link_rows
+from mpicoll.pictures.links import link_rows, places_used
 from mpicoll.pictures.notation import arrow_text
 from mpicoll.pictures.panel import label, stripes
 
@@ -37,7 +37,7 @@ def chart_svg(film: Film, title: str = "") -> str:
         for number, arrow in messages.items():
             _draw_message(drawing, film, arrow, (x + number * wide, top + 1, wide, HIGH - 2))
     bottom = y + len(links) * HIGH
-    drawing.text(MARGIN, bottom + 20, _use(film, list(links.values())))
+    drawing.text(MARGIN, bottom + 20, _use(film, links))
     drawing.text(MARGIN, bottom + 38, "A box is a message, in the colour of the block or segment that it carries.")
     width = max(x + wide * film.rounds + MARGIN, 2 * MARGIN + 9.5 * len(title or _title(film)), 480.0)
     return drawing.svg(width, bottom + 38 + MARGIN, title or _title(film))
@@ -93,6 +93,6 @@ def _short(film: Film, arrow: Arrow, room: float) -> str:
     return text if len(text) * CHARACTER <= room else ""
 
 
-def _use(film: Film, rows: Sequence[dict[int, Arrow]]) -> str:
-    busy, places = sum(map(len, rows)), len(rows) * film.rounds
+def _use(film: Film, links: Mapping[tuple[int, int], dict[int, Arrow]]) -> str:
+    busy, places = places_used(film, links)
     return f"{busy} of {places} places hold a message: links are in use for {busy / max(places, 1):.0%} of the time."

@@ -134,17 +134,6 @@ def number(value: float) -> str:
     return "0" if text == "-0" else text
 
 
-def runs_of(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the first number and the length of each run of numbers that follow each other."""
-    runs: list[tuple[int, int]] = []
-    for one in numbers:
-        if runs and one == sum(runs[-1]):
-            runs[-1] = runs[-1][0], runs[-1][1] + 1
-        else:
-            runs.append((one, 1))
-    return runs
-
-
 def _written(attributes: Mapping[str, Attribute]) -> str:
     names = {name: name.rstrip("_").replace("_", "-") for name in attributes}
     values = {name: value if isinstance(value, str) else number(value) for name, value in attributes.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mpicoll.analysis.values import Values
 from mpicoll.analysis.verify import initial_memory
@@ -29,7 +29,7 @@ Ranks = int
 
 @dataclass(frozen=True)
 class Held:
-    """What a rank has of a piece.
+    """Values that a rank has of a piece.
 
     Attributes:
         values: the ranks in each value that it has; not those that are part of another one.
@@ -131,6 +131,21 @@ def film(
         frames.append(Frame(arrows, replay.held()))
     blocks = schedules[0].blocks
     return Film(row, len(schedules), root, blocks, segments, tuple(frames), tuple(hosts) or (0,) * len(schedules))
+
+
+def before_and_after(row: Collective, size: int, root: int, blocks: int) -> Film:
+    """Return a film of two frames without messages: what each rank has before a collective, and must have after it.
+
+    Args:
+        row: the collective.
+        size: number of ranks.
+        root: the root, where the collective has one.
+        blocks: number of blocks of the vector.
+    """
+    made = Film(row, size, root, blocks, 1, (), (0,) * size)
+    start = tuple({(b, 0): Held((1 << r,)) for b in row.before(r, size, root, blocks)} for r in range(size))
+    end = tuple({(b, 0): Held((ranks,)) for b, ranks in made.wanted(r).items()} for r in range(size))
+    return replace(made, frames=(Frame((), start), Frame((), end)))
 
 
 def _program(schedule: Schedule, segments: int, shared: bool) -> Program:

@@ -1,4 +1,4 @@
-"""What the marks of a picture mean, drawn below it, and sentences that say what a collective does."""
+"""Meanings of a picture's marks, drawn below it, and sentences that say what a collective does."""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ A broadcast by the ring in 4 segments: from round 2 on all links work at once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mpicoll.pictures.film import Arrow, Film
 from mpicoll.pictures.notation import numbers_text
 
@@ -21,6 +23,11 @@ def link_rows(film: Film) -> dict[tuple[int, int], dict[int, Arrow]]:
         for arrow in frame.arrows:
             rows.setdefault((arrow.source, arrow.target), {})[number] = arrow
     return rows
+
+
+def places_used(film: Film, rows: Mapping[tuple[int, int], dict[int, Arrow]]) -> tuple[int, int]:
+    """Return (messages, rounds of all links together) of a chart's rows."""
+    return sum(map(len, rows.values())), len(rows) * film.rounds
 
 
 def link_chart(film: Film, width: int = 80) -> str:
@@ -38,8 +45,8 @@ def link_chart(film: Film, width: int = 80) -> str:
         for link, line in cells.items():
             lines.append(names[link].ljust(label) + "".join(line.get(n, ".").rjust(wide) for n in numbers))
         parts.append("\n".join(lines))
-    busy = sum(map(len, rows.values()))
-    used = f"{busy} of {len(rows) * film.rounds} places used: {busy / max(len(rows) * film.rounds, 1):.0%}"
+    busy, places = places_used(film, rows)
+    used = f"{busy} of {places} places used: {busy / max(places, 1):.0%}"
     return "\n\n".join([*parts, used])
 
 

@@ -10,10 +10,11 @@ Ranks are written in one character each up to 35 (a is 10), so that sets of them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from mpicoll.analysis.values import rank_list
 from mpicoll.pictures.film import Arrow, Film, Piece, Ranks
+from mpicoll.schedule.ir import ranges, runs
 
 #: ranks written as one character each
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -31,10 +32,10 @@ def digit(rank: int) -> str:
 def ranks_text(ranks: Ranks, size: int) -> str:
     """Return a set of ranks, such as "01", "0-5", "6-1", "0246"."""
     numbers = rank_list(ranks)
-    runs = _runs(numbers)
-    if len(runs) > 1 and runs[0][0] == 0 and runs[-1][1] == size - 1:
-        runs = [*runs[1:-1], (runs[-1][0], runs[0][1])]  # round the end
-    return "".join(_run_text(first, last, size) for first, last in runs).rstrip(",")
+    found = runs(numbers)
+    if len(found) > 1 and found[0][0] == 0 and found[-1][1] == size - 1:
+        found = [*found[1:-1], (found[-1][0], found[0][1])]  # round the end
+    return "".join(_run_text(first, last, size) for first, last in found).rstrip(",")
 
 
 def _run_text(first: int, last: int, size: int) -> str:
@@ -46,17 +47,7 @@ def _run_text(first: int, last: int, size: int) -> str:
 
 def numbers_text(numbers: Iterable[int]) -> str:
     """Return numbers in ascending order, such as "0-3,5"."""
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in _runs(sorted(numbers)))
-
-
-def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = runs[-1][0], number
-        else:
-            runs.append((number, number))
-    return runs
+    return ranges(sorted(numbers))
 
 
 def piece_name(film: Film, piece: Piece) -> str:

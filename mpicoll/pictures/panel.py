@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from mpicoll.analysis.values import rank_list
 from mpicoll.pictures.boxes import Box, Columns, Rows, piece_colour
 from mpicoll.pictures.colours import MIXED, ink, tint
-from mpicoll.pictures.drawing import Drawing, number, runs_of
+from mpicoll.pictures.drawing import Drawing, number
 from mpicoll.pictures.film import Arrow, Film, Frame, Ranks
 from mpicoll.pictures.notation import arrow_text, ends_of, numbers_text
+from mpicoll.schedule.ir import runs
 
 #: pixels: of the sliver of a rank, of a column's least width, of the space between groups of columns
 SLIVER, LEAST, BETWEEN = 14.0, 14.0, 14.0
@@ -187,10 +188,11 @@ def _draw_value(
     inner = max(high - 1, 0.8)
     there = rank_list(value)
     gap = 1.0 if sliver >= 4 else 0.0
+    spans = [(first, last - first + 1) for first, last in runs(there)] if not gap else [(rank, 1) for rank in there]
     bars = "".join(
         f"M{number(x + first * sliver + gap / 2)} {number(y)}h{number(many * sliver - gap)}"
         f"v{number(inner)}h-{number(many * sliver - gap)}z"
-        for first, many in (runs_of(there) if not gap else [(rank, 1) for rank in there])
+        for first, many in spans
     )
     drawing.path(bars, class_="value", fill=colour)
     if sliver >= READABLE and high >= 12:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mpicoll.pictures.boxes import Tables, before_and_after, tables
+from mpicoll.pictures.boxes import Tables, tables, tables_before_and_after
 from mpicoll.pictures.drawing import Drawing
 from mpicoll.pictures.film import Film
 from mpicoll.pictures.legend import after_sentence, draw_legend, legend
@@ -47,7 +47,7 @@ def step_svgs(film: Film) -> list[str]:
 
 def before_after_svg(row: Collective, size: int, root: int = 0) -> str:
     """Return the picture of what each rank has before and after a collective."""
-    film, found = before_and_after(row, size, root)
+    film, found = tables_before_and_after(row, size, root)
     picture = _Picture(film, found, gutter=110.0)
     of = f", root {root}" if row.rooted else ""
     return picture.svg([_Panel(0, False), _Panel(1, False)], f"{row.name} on {size} ranks{of}", kind="states")

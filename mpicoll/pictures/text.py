@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mpicoll.pictures.film import Film, Frame, Held, Piece
+from mpicoll.pictures.film import Film, Frame, Held, Piece, before_and_after
 from mpicoll.pictures.notation import (
     COMPLETE,
     arrow_text,
@@ -33,7 +33,7 @@ GAP = "    "
 
 @dataclass(frozen=True)
 class View:
-    """What is drawn of a film.
+    """The part of a film that is drawn.
 
     Attributes:
         width: columns of the terminal.
@@ -96,16 +96,14 @@ def brief(film: Film, view: View) -> str:
     return "\n".join(rows)
 
 
-def before_and_after(row: Collective, size: int, root: int = 0) -> str:
+def draw_before_and_after(row: Collective, size: int, root: int = 0) -> str:
     """Return what each rank has before and after a collective: a row a rank, a column a block."""
     blocks = FREE_BLOCKS if row.free else row.blocks(size)
-    film = Film(row, size, root, blocks, 1, (), (0,) * size)
-    start = [{(b, 0): Held((1 << r,)) for b in row.before(r, size, root, blocks)} for r in range(size)]
-    final = [{(b, 0): Held((made,)) for b, made in film.wanted(r).items()} for r in range(size)]
+    film = before_and_after(row, size, root, blocks)
     labels = _labels(film, range(size))
     columns = [["rank".ljust(len(labels[0])), " " * len(labels[0]), *labels]]
-    for title, all_held in (("before", start), ("after", final)):
-        cells = [[_content(film, held.get(p, Held()), p) for p in film.pieces] for held in all_held]
+    for title, frame in zip(("before", "after"), film.frames, strict=True):
+        cells = [[_content(film, held.get(p, Held()), p) for p in film.pieces] for held in frame.held]
         if row.name == "alltoall":
             cells = [[cell for cell in line if cell != "."] for line in cells]
         columns.append(_table(film, title, cells, range(size)))
@@ -113,7 +111,7 @@ def before_and_after(row: Collective, size: int, root: int = 0) -> str:
 
 
 def meaning(row: Collective) -> str:
-    """Return what the cells of `before_and_after` are."""
+    """Return what the cells of `draw_before_and_after` are."""
     if row.name == "alltoall":
         return "13 is the block that rank 1 has for rank 3"
     if row.reducing or row.idempotent:

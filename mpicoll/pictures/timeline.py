@@ -15,8 +15,9 @@ from heapq import nlargest
 from math import log10
 
 from mpicoll.pictures.colours import ink, palette
-from mpicoll.pictures.drawing import Drawing, Point, number, polyline, runs_of
+from mpicoll.pictures.drawing import Drawing, Point, number, polyline
 from mpicoll.pictures.units import time_text
+from mpicoll.schedule.ir import runs
 from mpicoll.simulate.result import LocalWork, Message, Run
 
 #: most rows, and fewest where they are not all ranks; most bars that are drawn one by one
@@ -31,7 +32,7 @@ LANES = ("sends", "receives", "work")
 
 @dataclass(frozen=True)
 class Bar:
-    """What a rank does for a while.
+    """A message or local work of a rank, from its start to its end.
 
     Attributes:
         rank: whose it is.
@@ -166,8 +167,9 @@ class _Timeline:
         for (rank, lane), found in pixels.items():
             left, top = self._point(rank, lane, 0.0)
             y, high = number(top - LANE / 2 + 1), number(LANE - 2)
-            runs = (f"M{number(left + x)} {y}h{many}v{high}h-{many}z" for x, many in runs_of(sorted(found)))
-            drawing.path("".join(runs), class_="many", fill=MANY)
+            spans = [(first, last - first + 1) for first, last in runs(sorted(found))]
+            shapes = (f"M{number(left + x)} {y}h{many}v{high}h-{many}z" for x, many in spans)
+            drawing.path("".join(shapes), class_="many", fill=MANY)
 
     def _draw_bar(self, drawing: Drawing, bar: Bar) -> None:
         left, top = self._point(bar.rank, bar.lane, bar.start)

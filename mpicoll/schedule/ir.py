@@ -46,7 +46,7 @@ class Ref:
         return Ref(self.buffer, (*self.cells, *other.cells))
 
     def __str__(self) -> str:
-        return f"{self.buffer}[{_ranges(self.cells)}]"
+        return f"{self.buffer}[{ranges(self.cells)}]"
 
 
 @lru_cache(maxsize=1 << 16, typed=True)  # True is no cell, though it equals 1
@@ -222,12 +222,17 @@ def _compact(cells: tuple[int, ...] | range) -> tuple[int, ...] | range:
     return found if tuple(found) == cells else cells
 
 
-def _ranges(cells: Iterable[int]) -> str:
-    """Write 0,1,2,5 as 0-2,5."""
-    runs: list[list[int]] = []
-    for cell in cells:
-        if runs and cell == runs[-1][1] + 1:
-            runs[-1][1] = cell
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and the last number of each run of numbers that follow each other."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1] = found[-1][0], number
         else:
-            runs.append([cell, cell])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+            found.append((number, number))
+    return found
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Write 0,1,2,5 as 0-2,5."""
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs(numbers))

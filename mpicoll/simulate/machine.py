@@ -23,7 +23,7 @@ from mpicoll.simulate.network import KINDS, Network
 
 @dataclass(frozen=True)
 class Machine:
-    """What simulations need to know of a machine.
+    """A machine, as simulations need to know it.
 
     Attributes:
         name: for people.

@@ -1,4 +1,4 @@
-"""What the critical path of a simulation is made of."""
+"""Parts of a simulation's critical path."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def _seconds() -> array[float]:
 
 @dataclass
 class Run:
-    """What was simulated, in columns: a simulation has millions of messages.
+    """Messages and local work of a simulation, in columns: there are millions of messages.
 
     Attributes:
         network: that it ran on.

@@ -11,7 +11,7 @@ from mpicoll.pictures.units import size_text, time_text
 
 @pytest.fixture
 def said(capsys):
-    """What a command prints; its status must be 0."""
+    """The output of a command, whose status must be 0."""
 
     def call(line):
         assert main(line.split()) == 0
@@ -22,7 +22,7 @@ def said(capsys):
 
 @pytest.fixture
 def refused(capsys):
-    """What a command says that must end with status 2."""
+    """The complaint of a command, whose status must be 2."""
 
     def call(line):
         assert main(line.split()) == 2

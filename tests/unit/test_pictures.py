@@ -8,7 +8,7 @@ from mpicoll.algorithms import registry
 from mpicoll.cli.numbers import host_of_ranks, whole_numbers
 from mpicoll.pictures.film import film
 from mpicoll.pictures.links import link_chart
-from mpicoll.pictures.text import View, before_and_after, brief, draw, fitted_cells, legend
+from mpicoll.pictures.text import View, brief, draw, draw_before_and_after, fitted_cells, legend
 from mpicoll.schedule.collectives import COLLECTIVES
 
 
@@ -73,7 +73,7 @@ def test_the_chart_shows_all_links_at_work_at_once():
 
 
 def test_a_collective_is_drawn_before_and_after():
-    drawing = before_and_after(COLLECTIVES["allgather"], 3)
+    drawing = draw_before_and_after(COLLECTIVES["allgather"], 3)
     assert drawing.splitlines()[3].split() == ["1", ".", "1", ".", "0", "1", "2"]
 
 

@@ -156,7 +156,7 @@ def test_before_and_after_shows_what_the_table_of_collectives_says(name):
     row = COLLECTIVES[name]
     for size in SIZES:
         root = 1 if row.rooted else 0
-        one, tables = boxes.before_and_after(row, size, root)
+        one, tables = boxes.tables_before_and_after(row, size, root)
         svg = before_after_svg(row, size, root)
         texts = [text.text for text in elements(svg, "text")]
         assert {"before", "after"} <= set(texts)

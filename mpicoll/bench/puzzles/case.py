@@ -28,7 +28,7 @@ Spans = dict[Pair, list[Span]]
 
 
 class Case:
-    """What was measured of the case; the same on all ranks but for the spans, which rank 0 has.
+    """Measurement of the case; the same on all ranks but for the spans, which rank 0 has.
 
     Attributes:
         how: the messages travel, in words.

@@ -1,4 +1,4 @@
-"""What the times of the ways to all-reduce say: sentences, made of measured times and of the terms of costs."""
+"""Sentences about the times of the ways to all-reduce, made of measured times and of the terms of costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What decides: the terms of a cost, and which of them makes one way to all-reduce slower than another.
+"""Factors that decide: the terms of a cost, and the one that makes one way to all-reduce slower than another.
 
 An allreduce of 1 MiB on 4 ranks by the ring has 6 messages, one after the other (α), 1.5 MiB on each link (β) and
 0.75 MiB to reduce (γ).  With the parameters of the path host these are 30, 393 and 131 us: bandwidth takes most.
@@ -46,7 +46,7 @@ class Prediction:
 
     @property
     def largest(self) -> tuple[str, float]:
-        """What takes most of the time: (name of the factor, its part of the whole)."""
+        """The factor that takes most of the time: (its name, its part of the whole)."""
         factor = max(self.seconds, key=lambda factor: self.seconds[factor])
         return self.name(factor), self.seconds[factor] / (self.total or 1.0)
 

@@ -10,7 +10,7 @@ from mpicoll.bench.measure.statistics import Statistics
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found, by name."""
+    """Figures that were found, by name."""
 
     found: dict[str, Any]
 
