@@ -179,7 +179,7 @@ def test_lines_of_the_tables():
 def of_a_bcast(messages, blocking, spread=0.0):
     """An overhead where by hand the messages take 10 us, and 6 us are the call's own."""
     case = make_case(CALLS["bcast"], 8, "float32", 4, "", 0)
-    times = [Statistics(t * 1e-6, spread * 1e-6, t, t, t, 9) for t in (blocking, 10, 1, 1, 6)]
+    times = [Statistics(t * 1e-6, spread * 1e-6, *5 * (t,), 0, 9) for t in (blocking, 10, 1, 1, 6)]
     return Overhead(case, Way("linear"), True, messages, *times)
 
 

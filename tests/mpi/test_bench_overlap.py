@@ -18,7 +18,7 @@ WORLD = MPI.COMM_WORLD
 def of_a_bcast(total, spread=0.0):
     """An overlap of a call that takes 1 s with 2 s of computation."""
     case = make_case(CALLS["bcast"], 8, "float32", 2, "", 0)
-    times = [Statistics(seconds, spread, seconds, seconds, seconds, 9) for seconds in (1.0, 2.0, total)]
+    times = [Statistics(seconds, spread, *5 * (seconds,), 0, 9) for seconds in (1.0, 2.0, total)]
     return Overlap(case, Way("linear"), True, *times)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.measure.budget import FIRST, GRACE, MOST, PATIENCE, Budget, measure
-from mpicoll.bench.measure.statistics import Statistics, figure, noise
+from mpicoll.bench.measure.statistics import FEWEST, Statistics, figure, interval, noise
 from mpicoll.bench.output.report import COMPLAINTS, Report
 from mpicoll.bench.output.results import SCHEMA, Results, read
 from mpicoll.bench.output.rows import Measurement
@@ -130,7 +130,7 @@ def test_a_figure_below_its_noise_is_not_printed():
     assert figure(4.0, 0.25) == "4.00 ±0.25"
     assert figure(-4.0, 0.25) == "-4.00 ±0.25"
     assert figure(4.0, 4.5) == figure(-4.0, 4.5) == figure(0.0, 4.5) == "below noise ±4.50"
-    parts = [Statistics(1.0, spread, 1.0, 1.0, 1.0, 3) for spread in (3.0, 4.0)]
+    parts = [Statistics(1.0, spread, 1.0, 1.0, 1.0, 1.0, 1.0, 0, 3) for spread in (3.0, 4.0)]
     assert noise(*parts) == 5.0
 
 
@@ -285,3 +285,27 @@ def test_not_every_wrong_result_is_described():
     for number in range(COMPLAINTS + 5):
         report.complain(str(number))
     assert report.out.getvalue().count("# WRONG") == COMPLAINTS
+
+
+@pytest.mark.parametrize("number", [*range(FEWEST, 60), 100, 250, 999, 1000, 5000])
+def test_the_interval_of_a_median_is_the_narrowest_by_ranks_that_has_its_confidence(number):
+    binomial = pytest.importorskip("scipy.stats").binom
+    place = interval(number)
+    assert 1 - 2 * binomial.cdf(place, number, 0.5) >= 0.95
+    if number < 1000:
+        assert 1 - 2 * binomial.cdf(place + 1, number, 0.5) < 0.95
+
+
+def test_too_few_samples_have_all_of_them_as_the_interval_and_no_width():
+    few = Statistics.of(np.arange(1.0, FEWEST))
+    assert (few.low, few.high, few.half_width) == (1.0, FEWEST - 1.0, np.inf)
+
+
+def test_the_half_width_is_the_farther_end_in_parts_of_the_median():
+    found = Statistics.of(np.array([90.0, 100, 100, 100, 100, 130]))
+    assert found.half_width == pytest.approx(0.3)
+
+
+def test_outliers_are_counted_and_kept():
+    found = Statistics.of(np.array([*range(100, 120), 1000.0]))
+    assert (found.outliers, found.number, found.p99 > 500) == (1, 21, True)

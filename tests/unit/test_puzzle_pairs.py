@@ -20,7 +20,7 @@ PCIE = Link("PCIe 3 x16 between NUMA nodes", 15.75)
 
 def figures(speeds, spread=0.1):
     """Bandwidths by pair, each with the same spread."""
-    return {pair: Statistics(speed, spread, speed, speed, speed, 5) for pair, speed in speeds.items()}
+    return {pair: Statistics(speed, spread, speed, speed, speed, speed, speed, 0, 5) for pair, speed in speeds.items()}
 
 
 #: 400 MB in 4.5, 53.2 and 8.8 ms

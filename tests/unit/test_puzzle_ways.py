@@ -55,7 +55,7 @@ def test_pipelined_rooted_calls_are_not_held_up_by_the_root():
 
 
 def times(median, spread=0.1, number=9):
-    return Statistics(median, spread, median, median, median, number)
+    return Statistics(median, spread, median, median, median, median, median, 0, number)
 
 
 def prediction(latency, bandwidth, rooted=False):
