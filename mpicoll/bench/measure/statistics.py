@@ -64,7 +64,7 @@ class Statistics:
 
 @lru_cache(maxsize=4096)
 def interval(number: int) -> int:
-    """Return the place of the lower end of the median's interval among sorted samples; the upper is as far from the end.
+    """Return the place of the lower end of the median's interval among sorted samples, and of the upper from the end.
 
     Of 11 samples the interval is from the second to the tenth.  Of fewer than 6 it is all of them, which is too narrow
     for 95 % of confidence.
