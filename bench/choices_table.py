@@ -12,7 +12,8 @@ from pathlib import Path
 from table import marked, table, target
 
 from mpicoll.bench.output.results import read
-from mpicoll.dispatch.select import Facts, select
+from mpicoll.dispatch.facts import Facts
+from mpicoll.dispatch.select import select
 
 
 def chosen(row, ranks):

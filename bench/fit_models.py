@@ -18,8 +18,9 @@ import numpy as np
 from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import CostModel
 from mpicoll.bench.output.results import read
+from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.paths import PATHS
-from mpicoll.dispatch.select import Facts, best_segments, waves
+from mpicoll.dispatch.predict import best_segments, waves
 
 PARAMETERS = [field.name for field in fields(CostModel) if field.name not in ("call_byte", "source")]
 UNITS = [CostModel(**{name: float(name == one) for name in PARAMETERS}) for one in PARAMETERS]

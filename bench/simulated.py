@@ -10,7 +10,8 @@ from pathlib import Path
 
 from mpicoll.algorithms import registry
 from mpicoll.bench.output.results import read
-from mpicoll.dispatch.select import Facts, waves
+from mpicoll.dispatch.facts import Facts
+from mpicoll.dispatch.predict import waves
 from mpicoll.simulate.calls import simulate_call
 from mpicoll.simulate.machine import machine
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from mpicoll.algorithms import registry
 from mpicoll.bench.output.results import read
+from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.paths import PATHS
-from mpicoll.dispatch.select import Facts, waves
+from mpicoll.dispatch.predict import waves
 from mpicoll.pictures.units import size_text
 from mpicoll.schedule.collectives import COLLECTIVES, Collective
 

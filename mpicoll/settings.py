@@ -152,7 +152,7 @@ TABLE: dict[str, Setting] = {
     row.name: row
     for row in (
         Setting("algorithms", "", _RULES, "rules before tuning table and cost model, such as `allreduce:0-64K:ring`"),
-        Setting("tuning", "", _FILE, "file with a tuning table; the packaged one if empty"),
+        Setting("tuning", "", _FILE, "tuning table: a file, a packaged name, `model` for none; empty: this machine's"),
         Setting("segment_bytes", 0, _BYTES_AUTO, "size of a segment of a block; `auto`: the cost model chooses"),
         Setting("scratch_limit", 1 << 28, _SOME_BYTES, "most bytes of scratch that one call may use at a time"),
         Setting("cuda_aware", None, _YES_NO_AUTO, "`yes` or `no` overrides what was found out about the MPI library"),

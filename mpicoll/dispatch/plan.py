@@ -15,9 +15,12 @@ from functools import lru_cache
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
+from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.paths import PATHS, serving
+from mpicoll.dispatch.predict import UNTUNED
 from mpicoll.dispatch.rules import MOST_SEGMENTS
-from mpicoll.dispatch.select import Candidate, Facts, candidates, describe_size, select
+from mpicoll.dispatch.select import Candidate, candidates, describe_size, select
+from mpicoll.dispatch.tuning import Tuning, here
 from mpicoll.errors import UnsupportedError
 from mpicoll.schedule.collectives import collective
 from mpicoll.schedule.ir import Schedule
@@ -39,7 +42,7 @@ class PlanKey:
     call: str = ""
     communicator: str = ""
     setting: str = ""
-    tuning: str = ""
+    tuning: Tuning = UNTUNED
     scratch_limit: int = 1 << 28
 
     @property
@@ -76,7 +79,7 @@ class Plan:
 
     def candidates(self) -> list[Candidate]:
         """Return every candidate with its predicted time, or why it cannot serve."""
-        return candidates(self.key.asked)
+        return candidates(self.key.asked, self.key.tuning)
 
     def __str__(self) -> str:
         facts = self.key.facts
@@ -198,7 +201,7 @@ def plan(
     paths, segment = serving(memory), settings.segment_bytes
     facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, segment, pinned)
     return make_plan(
-        PlanKey(facts, rank, root, algorithm or "", "", settings.algorithms, settings.tuning, settings.scratch_limit)
+        PlanKey(facts, rank, root, algorithm or "", "", settings.algorithms, here(), settings.scratch_limit)
     )
 
 

@@ -5,17 +5,19 @@
     condition = bytes      0-64K, 64K-inf: lower bound included, upper bound excluded
               | p=RANKS    p=4, p=2-8 (both included), p=pow2
               | mem=KIND   mem=host or mem=device
+              | gpus=N     gpus=1: so many GPUs of all ranks together
     choice    = algorithm [/segments] [@path]              ring, ring/8, one_shot@staged
 
-The first rule of a text that matches a call decides.
+The first rule of a text that matches a call decides.  docs/rules.md explains them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from mpicoll.algorithms import registry
 from mpicoll.dispatch.paths import PATHS
@@ -56,8 +58,9 @@ class Rule:
     ranks: tuple[int, int] = (1, 1 << 30)
     only_powers: bool = False
     memory: str = ""
+    gpus: int = 0
 
-    def matches(self, name: str, nbytes: int | None, size: int, memory: str) -> bool:
+    def matches(self, name: str, nbytes: int | None, size: int, memory: str, gpus: int = 0) -> bool:
         """Tell whether the rule speaks for a call.
 
         Args:
@@ -65,12 +68,13 @@ class Rule:
             nbytes: message size in bytes, None where not all ranks know it.
             size: number of ranks.
             memory: "host" or "device".
+            gpus: number of GPUs of all ranks, 0 where arrays are on the host.
         """
-        return self.serves(name, size, memory) and self.reaches(nbytes)
+        return self.serves(name, size, memory, gpus) and self.reaches(nbytes)
 
-    def serves(self, name: str, size: int, memory: str) -> bool:
-        """Tell whether the rule speaks for calls of some size; arguments as in `matches`."""
-        if name != self.collective or (self.memory and memory != self.memory):
+    def serves(self, name: str, size: int, memory: str, gpus: int = 0) -> bool:
+        """Tell whether the rule speaks for calls on some number of ranks; arguments as in `matches`."""
+        if name != self.collective or (self.memory and memory != self.memory) or (self.gpus and gpus != self.gpus):
             return False
         return self.ranks[0] <= size <= self.ranks[1] and (not self.only_powers or power_of_two(size))
 
@@ -90,20 +94,29 @@ class Rule:
             parts.append("p=pow2")
         if self.memory:
             parts.append(f"mem={self.memory}")
+        if self.gpus:
+            parts.append(f"gpus={self.gpus}")
         return ":".join([*parts, str(self.choice)])
+
+
+def statements(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (number of the line, statement) of a text of rules or of a table."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for one in line.partition("#")[0].split(";"):
+            if one.strip():
+                yield number, one.strip()
 
 
 @lru_cache(maxsize=64)
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Read rules; a mistake is an error that quotes the rule and the part that is wrong."""
+    """Read rules; a mistake is an error with the line, the rule, and the part that is wrong."""
     rules = []
-    for line in text.splitlines():
-        for one in line.partition("#")[0].split(";"):
-            if one.strip():
-                try:
-                    rules.append(_parse_rule(one.strip()))
-                except ValueError as error:
-                    raise ValueError(f"rule {one.strip()!r}: {error}") from None
+    for number, one in statements(text):
+        try:
+            rules.append(parse_rule(one))
+        except ValueError as error:
+            where = f"line {number}, " if "\n" in text.strip() else ""
+            raise ValueError(f"{where}rule {one!r}: {error}") from None
     return tuple(rules)
 
 
@@ -120,20 +133,26 @@ def parse_choice(text: str) -> Choice:
     return Choice(name, int(segments or 0), path)
 
 
-def _parse_rule(text: str) -> Rule:
+def parse_rule(text: str) -> Rule:
+    """Read one rule."""
     first, *conditions = (part.strip() for part in text.split(":"))
     if not conditions:
         raise ValueError("needs a collective, a colon and an algorithm")
     name = collective(first).name
     choice = parse_choice(conditions.pop())
     registry.get(name, choice.algorithm)
-    found: dict[str, object] = {}
+    return Rule(name, choice, **parse_conditions(conditions))
+
+
+def parse_conditions(conditions: Iterable[str]) -> dict[str, Any]:
+    """Return the fields of a rule that conditions fix."""
+    found: dict[str, Any] = {}
     for condition in conditions:
         new = _parse_condition(condition)
         if new.keys() & found.keys():
             raise ValueError(f"condition {condition!r} is given twice")
         found |= new
-    return Rule(name, choice, **found)  # type: ignore[arg-type]
+    return found
 
 
 def _parse_condition(text: str) -> dict[str, object]:
@@ -144,9 +163,13 @@ def _parse_condition(text: str) -> dict[str, object]:
         if bounds[0] >= bounds[1]:
             raise ValueError(f"empty range {text!r}")
         return {"low": bounds[0], "high": bounds[1]}
-    readers: dict[str, Callable[[str], dict[str, object]]] = {"p": _parse_ranks, "mem": _parse_memory}
+    readers: dict[str, Callable[[str], dict[str, object]]] = {
+        "p": _parse_ranks,
+        "mem": _parse_memory,
+        "gpus": _parse_gpus,
+    }
     if key not in readers:
-        raise ValueError(f"unknown condition {key!r}; known: p, mem, and a range of bytes")
+        raise ValueError(f"unknown condition {key!r}; known: {', '.join(readers)}, and a range of bytes")
     return readers[key](value)
 
 
@@ -165,3 +188,9 @@ def _parse_memory(value: str) -> dict[str, object]:
     if value not in ("host", "device"):
         raise ValueError(f"{value!r} is neither host nor device")
     return {"memory": value}
+
+
+def _parse_gpus(value: str) -> dict[str, object]:
+    if not value.isdecimal() or not int(value):
+        raise ValueError(f"{value!r} is not a number of GPUs, 1 or more")
+    return {"gpus": int(value)}

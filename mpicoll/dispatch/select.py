@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.resources import files
-from pathlib import Path
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
-from mpicoll.analysis.cost import pipelined
 from mpicoll.analysis.proof import demand, doubt
-from mpicoll.analysis.segments import block_bytes, pieces
-from mpicoll.dispatch.paths import PATHS
-from mpicoll.dispatch.rules import MOST_SEGMENTS, Choice, Rule, parse_choice, parse_rules
+from mpicoll.dispatch.facts import Facts
+from mpicoll.dispatch.predict import UNTUNED, best_segments
+from mpicoll.dispatch.rules import Choice, Rule, parse_choice, parse_rules
+from mpicoll.dispatch.tuning import Tuning
 from mpicoll.errors import UnsupportedError
 from mpicoll.settings import format_bytes
 
@@ -30,47 +28,7 @@ class Candidate:
     why_not: str = ""
 
 
-@dataclass(frozen=True)
-class Facts:
-    """The facts on which a choice may depend: all of them equal on all ranks.
-
-    `Facts("allreduce", 4, 4096)` is an allreduce of 4 KiB on 4 ranks, on the host.
-
-    Attributes:
-        collective: row of the table.
-        size: number of ranks.
-        nbytes: bytes of the full vector, None where not all ranks know them.
-        memory: "host" or "device".
-        commutative: the operator is, or there is none.
-        counts_known: all ranks know all ranks' counts.
-        paths: how the arrays may travel, best first.
-        reproducible: "" or "runs" or "ranks", see `docs/sharp-bits.md`.
-        segment_bytes: wanted size of a segment of a block, 0 to leave it to the cost model.
-        root: the root, for which a user's algorithm is proven when it is first used.
-    """
-
-    collective: str
-    size: int
-    nbytes: int | None
-    memory: str = "host"
-    commutative: bool = True
-    counts_known: bool = True
-    paths: tuple[str, ...] = ("host",)
-    segment_bytes: int = 0
-    reproducible: str = ""
-    root: int = 0
-
-    @property
-    def needs(self) -> dict[str, bool]:
-        """Needs of the call, as `Algorithm.refuses` takes them."""
-        return {
-            "commutative": self.commutative,
-            "counts_known": self.counts_known,
-            "left_fold": self.reproducible == "ranks",
-        }
-
-
-def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str) -> tuple[Choice, str]:
+def select(facts: Facts, call: str, communicator: str, setting: str, tuning: Tuning) -> tuple[Choice, str]:
     """Return (choice, who made it): call, communicator, setting, tuning table or cost model.
 
     Args:
@@ -78,30 +36,30 @@ def select(facts: Facts, call: str, communicator: str, setting: str, tuning: str
         call: its `algorithm=`, "" if none was given.
         communicator: the communicator's rules.
         setting: rules of the setting `algorithms`.
-        tuning: file with a tuning table, "" for the packaged one.
+        tuning: the tables in force.
 
     Raises:
         UnsupportedError: what is forced cannot serve.
     """
     if call:
-        return _forced(parse_choice(call), facts), "algorithm= in the call"
+        return _forced(parse_choice(call), facts, tuning), "algorithm= in the call"
     for text, who in ((communicator, "the communicator's rules"), (setting, "the setting `algorithms`")):
         for rule in _read(text, who):
-            if rule.matches(facts.collective, facts.nbytes, facts.size, facts.memory):
-                return _forced(rule.choice, facts), f"{who}: {rule}"
+            if rule.matches(facts.collective, facts.nbytes, facts.size, facts.memory, facts.gpus):
+                return _forced(rule.choice, facts, tuning), f"{who}: {rule}"
     if facts.reproducible:  # pinned: what a tuner measured, or a number of segments, must not change bits
         return _pinned(facts), f"the setting reproducible={facts.reproducible!r}"
-    for rule in _rows(tuning, facts.collective, facts.size, facts.memory):
+    for table, rule in tuning.rules(facts.collective, facts.size, facts.memory, facts.gpus):
         if rule.reaches(facts.nbytes) and _usable(rule.choice, facts):
-            return _complete(rule.choice, facts), f"tuning table {tuning or '(packaged)'}: {rule}"
-    best = _cheapest(replace(facts, nbytes=_size_class(facts.nbytes)), registry.revision())
-    return best, f"cost model for {best.path}: {PATHS[best.path].model.source}"
+            return _complete(rule.choice, facts, tuning), f"tuning table {table.name}{tuning.note(table)}: {rule}"
+    best = _cheapest(replace(facts, nbytes=_size_class(facts.nbytes)), tuning, registry.revision())
+    return best, f"cost model for {best.path}: {tuning.model(best.path).source}"
 
 
 @lru_cache(maxsize=4096)
-def _cheapest(facts: Facts, revision: int) -> Choice:
+def _cheapest(facts: Facts, tuning: Tuning, revision: int) -> Choice:
     """Return the choice that takes the least time, the same until the registry changes."""
-    return min((c for c in candidates(facts) if c.seconds is not None), key=lambda c: c.seconds or 0.0).choice
+    return min((c for c in candidates(facts, tuning) if c.seconds is not None), key=lambda c: c.seconds or 0.0).choice
 
 
 def _size_class(nbytes: int | None) -> int | None:
@@ -116,13 +74,13 @@ def _size_class(nbytes: int | None) -> int | None:
 
 
 def _pinned(facts: Facts) -> Choice:
-    """Return the cheapest choice for a middle size, uncut, on the best path: the same for every size."""
+    """Return the cheapest choice for a middle size, uncut, on the best path: the same for every size and table."""
     one_path = replace(facts, nbytes=1 << 16, segment_bytes=0, paths=facts.paths[:1])
-    middle = [c for c in candidates(one_path) if c.seconds is not None]
+    middle = [c for c in candidates(one_path, UNTUNED) if c.seconds is not None]
     return replace(min(middle, key=lambda c: c.seconds or 0.0).choice, segments=1)
 
 
-def candidates(facts: Facts) -> list[Candidate]:
+def candidates(facts: Facts, tuning: Tuning = UNTUNED) -> list[Candidate]:
     """Return all algorithms on all paths with their best segments, or why they cannot serve."""
     found = []
     needs = facts.needs
@@ -132,24 +90,9 @@ def candidates(facts: Facts) -> list[Candidate]:
             found.append(Candidate(Choice(card.name), None, why))
             continue
         for path in facts.paths:
-            segments, seconds = best_segments(card, facts, path)
+            segments, seconds = best_segments(card, facts, path, tuning)
             found.append(Candidate(Choice(card.name, segments, path), seconds))
     return found
-
-
-def best_segments(card: Algorithm, facts: Facts, path: str) -> tuple[int, float]:
-    """Return (segments for which an algorithm takes the least time, that time in seconds)."""
-    size, nbytes, row = facts.size, facts.nbytes or 0, PATHS[path]
-    if facts.segment_bytes and row.takes_segments and pipelined(card.cost):
-        found = min(max(-(-block_bytes(card, size, nbytes) // facts.segment_bytes), 1), MOST_SEGMENTS)
-    else:
-        found = pieces(card, row.model, size, nbytes, row.smallest_segment, row.wave)
-    return found if row.takes_segments else 1, row.model.seconds(card.cost, size, nbytes, found)
-
-
-def waves(card: Algorithm, facts: Facts, path: str) -> int:
-    """Return into how many pieces a path that takes whole blocks cuts one by itself."""
-    return max(block_bytes(card, facts.size, facts.nbytes or 0) // PATHS[path].wave, 1)
 
 
 def _refusal(card: Algorithm, facts: Facts, needs: dict[str, bool]) -> str | None:
@@ -163,7 +106,7 @@ def _usable(choice: Choice, facts: Facts) -> bool:
     return _refusal(card, facts, facts.needs) is None and (not choice.path or choice.path in facts.paths)
 
 
-def _forced(choice: Choice, facts: Facts) -> Choice:
+def _forced(choice: Choice, facts: Facts, tuning: Tuning) -> Choice:
     card = registry.require(facts.collective, choice.algorithm, facts.size, **facts.needs)
     demand(card, facts.size, facts.root)
     if choice.path and choice.path not in facts.paths:
@@ -171,35 +114,18 @@ def _forced(choice: Choice, facts: Facts) -> Choice:
         raise UnsupportedError(
             f"{facts.collective}: path {choice.path!r} cannot serve {facts.memory} arrays here; usable: {usable}"
         )
-    return _complete(choice, facts)
+    return _complete(choice, facts, tuning)
 
 
-def _complete(choice: Choice, facts: Facts) -> Choice:
+def _complete(choice: Choice, facts: Facts, tuning: Tuning) -> Choice:
     """Fill in what a choice left open."""
     card = registry.get(facts.collective, choice.algorithm)
     if not card.cost:
         return Choice(choice.algorithm, choice.segments or 1, choice.path or facts.paths[-1])
     paths = (choice.path,) if choice.path else facts.paths
-    found = {path: best_segments(card, facts, path) for path in paths}
+    found = {path: best_segments(card, facts, path, tuning) for path in paths}
     path = min(paths, key=lambda p: found[p][1])
     return Choice(choice.algorithm, choice.segments or found[path][0], path)
-
-
-@lru_cache(maxsize=256)
-def _rows(file: str, collective: str, size: int, memory: str) -> tuple[Rule, ...]:
-    """Return the rules of a tuning table that speak for a call of some size."""
-    return tuple(rule for rule in _table(file) if rule.serves(collective, size, memory))
-
-
-@lru_cache(maxsize=8)
-def _table(file: str) -> tuple[Rule, ...]:
-    if not file:
-        return parse_rules((files("mpicoll.dispatch") / "default.rules").read_text(encoding="utf-8"))
-    who = f"the setting `tuning`, {file}"
-    try:
-        return _read(Path(file).read_text(encoding="utf-8"), who)
-    except OSError as error:
-        raise ValueError(f"{who}: {error.strerror}") from None
 
 
 def _read(text: str, who: str) -> tuple[Rule, ...]:

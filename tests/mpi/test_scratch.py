@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mpicoll.algorithms import registry
+from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.plan import PlanKey, make_plan
-from mpicoll.dispatch.select import Facts
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.arguments.reader import dense
 from mpicoll.runtime.paths.messages import program_of

@@ -10,8 +10,9 @@ import mpicoll
 from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import CostModel
 from mpicoll.bench.output.results import Results, read
+from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.paths import PATHS
-from mpicoll.dispatch.select import Facts, best_segments, waves
+from mpicoll.dispatch.predict import best_segments, waves
 
 PATH = Path(mpicoll.__file__).parent.parent / "bench" / "fit_models.py"
 SPEC = importlib.util.spec_from_file_location("bench_fit_models", PATH)

@@ -8,8 +8,8 @@ import mpicoll
 from mpicoll import UnsupportedError
 from mpicoll.algorithms import catalogue, get
 from mpicoll.analysis.cost import pipelined
+from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.plan import LARGEST_MESSAGE, PlanKey, bounded, make_plan
-from mpicoll.dispatch.select import Facts
 from mpicoll.schedule import COLLECTIVES
 from mpicoll.schedule.pack import pack
 from serving import served

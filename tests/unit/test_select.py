@@ -7,9 +7,12 @@ import pytest
 import mpicoll
 from mpicoll import UnsupportedError
 from mpicoll.algorithms import catalogue, get
+from mpicoll.dispatch.facts import Facts
+from mpicoll.dispatch.fingerprint import Fingerprint
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.plan import PlanKey, make_plan
-from mpicoll.dispatch.select import Facts, candidates, select
+from mpicoll.dispatch.select import candidates, select
+from mpicoll.dispatch.tuning import in_force
 from mpicoll.schedule import COLLECTIVES
 
 FACTS = Facts("allgather", 6, 60_000)
@@ -36,7 +39,8 @@ def table(tmp_path):
 
 
 def choose(facts=FACTS, **voices):
-    return select(facts, *(voices.get(who, "") for who in ("call", "communicator", "setting", "tuning")))
+    tuning = in_force(voices.get("tuning", "model"), (), Fingerprint())
+    return select(facts, *(voices.get(who, "") for who in ("call", "communicator", "setting")), tuning)
 
 
 def test_the_call_comes_first_then_communicator_setting_table_and_model(table):

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 import mpicoll
+from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.plan import PlanKey, make_plan
-from mpicoll.dispatch.select import Facts, candidates
+from mpicoll.dispatch.select import candidates
 from mpicoll.schedule.collectives import COLLECTIVES
 
 OFFERED = ("mapped", "direct", "staged")

@@ -5,8 +5,9 @@ import pytest
 from mpicoll.algorithms import registry
 from mpicoll.analysis.segments import pieces
 from mpicoll.analysis.ways import WAYS, compare, fastest
+from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.paths import PATHS
-from mpicoll.dispatch.select import Facts, candidates
+from mpicoll.dispatch.select import candidates
 
 SIZES = [8, 1 << 10, 1 << 16, 1 << 20, 1 << 24]
 

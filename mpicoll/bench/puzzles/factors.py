@@ -14,7 +14,7 @@ from mpicoll.algorithms import registry
 from mpicoll.analysis.terms import WORDS, terms
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.plan import Plan
-from mpicoll.dispatch.select import waves
+from mpicoll.dispatch.predict import waves
 from mpicoll.schedule.ir import Send
 
 #: bandwidth is that of the root's link where it carries so many times the bytes of any other rank's

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.plan import Plan, PlanKey, make_plan
-from mpicoll.dispatch.select import Facts
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.context.context import Context
@@ -51,11 +51,10 @@ def plan_for(
         offered(context, operands, captured=captured),
         settings.segment_bytes,
         settings.reproducible if operands.row.reducing else "",
+        gpus=context.gpus if operands.device >= 0 else 0,
     )
-    limit = scratch_limit or settings.scratch_limit
-    key = PlanKey(
-        facts, context.rank, operands.root, algorithm or "", rules, settings.algorithms, settings.tuning, limit
-    )
+    limit, tuning = scratch_limit or settings.scratch_limit, context.tuning()
+    key = PlanKey(facts, context.rank, operands.root, algorithm or "", rules, settings.algorithms, tuning, limit)
     try:
         return make_plan(key)
     except UnsupportedError as error:

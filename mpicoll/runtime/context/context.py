@@ -15,6 +15,8 @@ from typing import Any, Protocol, TypeVar
 
 from mpi4py import MPI
 
+from mpicoll.dispatch.fingerprint import Fingerprint, of_ranks
+from mpicoll.dispatch.tuning import Text, Tuning, in_force
 from mpicoll.errors import MismatchError, StalledError
 from mpicoll.runtime.context.call_cache import CallCache
 from mpicoll.runtime.context.first_call import RankFacts, agreed_settings, compare, own_facts
@@ -60,6 +62,9 @@ class Context(Traffic):
         comm: duplicate for private messages, usable once `ready`.
         cuda_aware: what was found out about device pointers in MPI, the same on all ranks.
         waiter: how to wait for messages.
+        machine: on which its ranks are.
+        tables: rank 0's user's tuning tables.
+        gpus: number of GPUs of all ranks, 0 before the first call on them.
         cache: calls that need not be decided again.
         attached: by path, what it keeps for the communicator, or in words why there is none.
         looks: raise what earlier calls have met on a device.
@@ -68,6 +73,8 @@ class Context(Traffic):
 
     cuda_aware: cuda_aware.Awareness
     waiter: Waiter
+    machine: Fingerprint
+    tables: tuple[Text, ...]
 
     def __init__(self, parent: MPI.Intracomm, rules: str) -> None:
         """Start to duplicate the parent and to compare settings; local."""
@@ -78,7 +85,7 @@ class Context(Traffic):
         self.attached: dict[str, Any] = {}
         self.looks: list[Callable[[], None]] = []
         self.others: dict[str, Any] = {}
-        self.persistent = 0
+        self.persistent = self.gpus = 0
         self.ready = False
         self.turn = threading.Lock()
         self.most_slots = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) // TAGS
@@ -98,11 +105,13 @@ class Context(Traffic):
             MismatchError: they do not agree.
         """
         yield duplicated.Test
-        own = own_facts(mine, self.watch.address if self.watch else None)
+        own = own_facts(mine, self.watch.address if self.watch else None, self.rank)
         facts: list[RankFacts] = yield from exchanged(self.comm, own)
         try:
             compare([one.settings for one in facts])
-        except MismatchError as error:
+            self.machine, self.tables = of_ranks((one.host, one.machine) for one in facts), facts[0].tables
+            self.tuning()
+        except (MismatchError, ValueError) as error:  # settings differ, or a tuning table has a mistake
             self.refused = error
             raise
         if self.watch:
@@ -113,6 +122,10 @@ class Context(Traffic):
         yielding = settings.yield_wait
         self.waiter = Waiter(here > cores() if yielding is None else yielding)
         self.ready = True
+
+    def tuning(self) -> Tuning:
+        """Return the tuning tables in force, the same on all ranks."""
+        return in_force(settings.tuning, self.tables, self.machine)
 
     def kept(self, what: str, make: Callable[[], T]) -> T:
         """Return what is kept for the communicator under a name, made now if it is not there."""

@@ -8,6 +8,9 @@ from typing import Any
 
 from mpi4py import MPI
 
+from mpicoll.dispatch import tuning
+from mpicoll.dispatch.fingerprint import Fingerprint, local
+from mpicoll.dispatch.tuning import Text
 from mpicoll.errors import MismatchError
 from mpicoll.runtime.mpi import cuda_aware
 from mpicoll.runtime.mpi.roll_call import Address
@@ -40,6 +43,8 @@ class RankFacts:
         host: name of its host.
         id: a random name; rank 0's becomes the communicator's.
         address: where its calls are asked for, None without a time limit.
+        machine: its host.
+        tables: rank 0's user's tuning tables, with which all ranks choose.
     """
 
     settings: dict[str, Any]
@@ -47,16 +52,21 @@ class RankFacts:
     host: str
     id: str
     address: Address | None
+    machine: Fingerprint
+    tables: tuple[Text, ...]
 
 
 def agreed_settings(rules: str) -> dict[str, Any]:
     """Return the settings on which ranks must agree, and a communicator's rules."""
-    return {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
+    found = {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
+    return found | {"content of the tuning table": tuning.content(settings.tuning)}
 
 
-def own_facts(mine: dict[str, Any], address: Address | None) -> RankFacts:
+def own_facts(mine: dict[str, Any], address: Address | None, rank: int) -> RankFacts:
     """Return this rank's facts."""
-    return RankFacts(mine, cuda_aware.decide(), MPI.Get_processor_name(), secrets.token_hex(8), address)
+    host, awareness = MPI.Get_processor_name(), cuda_aware.decide()
+    tables = tuning.users_tables() if rank == 0 else ()
+    return RankFacts(mine, awareness, host, secrets.token_hex(8), address, local(MPI.get_vendor()[0]), tables)
 
 
 def compare(all_settings: list[dict[str, Any]]) -> None:

@@ -47,6 +47,11 @@ def current_address() -> int:
     return int(cupy.cuda.get_current_stream().ptr) if cupy is not None else 0
 
 
+def bus_address(device: int) -> str:
+    """Return a GPU's address on its host's bus, the same in every process."""
+    return str(sys.modules["cupy"].cuda.runtime.deviceGetPCIBusId(device))
+
+
 def at(device: int) -> AbstractContextManager[object]:
     """Make a device current within a with block, in less time than `on_device` where it is."""
     cuda = sys.modules["cupy"].cuda

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from mpi4py import MPI
 
 from mpicoll.dispatch.paths import wanted
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.context.context import Context
-from mpicoll.runtime.cuda.streams import CAPTURED
+from mpicoll.runtime.cuda.streams import CAPTURED, bus_address
 from mpicoll.runtime.paths.table import path, serving
-from mpicoll.runtime.progress.exchange import Routine
+from mpicoll.runtime.progress.exchange import Routine, exchanged
 from mpicoll.schedule.collectives import COLLECTIVES
 from mpicoll.settings import settings
 
@@ -78,6 +79,9 @@ def is_connected(context: Context) -> bool:
 
 def connecting(context: Context, device: int) -> Routine[None]:
     """Get what device arrays need of all ranks, before a communicator's first call with some."""
+    if not context.gpus:
+        own = MPI.Get_processor_name(), bus_address(device)
+        context.gpus = len(set((yield from exchanged(context.comm, own))))
     for way in serving("device"):
         if not way.is_prepared(context):
             yield from way.prepare(context, device)

@@ -1,0 +1,95 @@
+"""Measured times of a tuning table, found by what they are of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mpicoll.dispatch.rules import Choice
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """Times of one message size.
+
+    Attributes:
+        collective: what was called.
+        nbytes: message size in bytes.
+        size: number of ranks.
+        memory: "host" or "device".
+        gpus: number of GPUs of all ranks, 0 for any.
+        times: seconds of each choice.
+    """
+
+    collective: str
+    nbytes: int
+    size: int
+    memory: str
+    gpus: int
+    times: dict[Choice, float]
+
+
+@dataclass(eq=False)
+class Curve:
+    """The times of an algorithm on one path and number of ranks, over message sizes.
+
+    Attributes:
+        size: number of ranks.
+        points: by message size, (segments, seconds) of the fastest number of segments.
+    """
+
+    size: int
+    points: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+    def add(self, nbytes: int, segments: int, seconds: float) -> None:
+        """Enter a time; of several numbers of segments the fastest stays."""
+        if nbytes not in self.points or seconds < self.points[nbytes][1]:
+            self.points[nbytes] = segments, seconds
+
+    def segments(self, nbytes: int) -> int:
+        """Return the number of segments of the nearest measured size."""
+        nearest = min(self.points, key=lambda n: abs(math.log2(n + 1) - math.log2(nbytes + 1)))
+        return self.points[nearest][0]
+
+
+#: a curve's name: collective, memory, number of GPUs, algorithm, path
+Name = tuple[str, str, int, str, str]
+
+
+class Measured:
+    """Curves of a table.
+
+    Args:
+        cells: what was measured.
+    """
+
+    def __init__(self, cells: Iterable[Cell]) -> None:
+        self._curves: dict[Name, dict[int, Curve]] = {}
+        self._cells: dict[tuple[str, str, int, int, int], Cell] = {}
+        for cell in cells:
+            self._cells[cell.collective, cell.memory, cell.gpus, cell.size, cell.nbytes] = cell
+            for choice, seconds in cell.times.items():
+                path = choice.path or cell.memory
+                name = cell.collective, cell.memory, cell.gpus, choice.algorithm, path
+                curve = self._curves.setdefault(name, {}).setdefault(cell.size, Curve(cell.size))
+                curve.add(cell.nbytes, choice.segments or 1, seconds)
+
+    def curve(self, name: Name, size: int) -> Curve | None:
+        """Return an algorithm's curve on the nearest number of ranks, by their ratio, None if it has none."""
+        sizes = self._curves.get(name)
+        if not sizes:
+            return None
+        return sizes[min(sizes, key=lambda p: (abs(math.log(p / size)), -p))]
+
+    def cell(self, collective: str, memory: str, gpus: int, size: int, nbytes: int) -> Cell | None:
+        """Return the times of just this size, None if it was not measured.
+
+        Args:
+            collective: what is called.
+            memory: "host" or "device".
+            gpus: as in `Cell`.
+            size: number of ranks.
+            nbytes: message size in bytes.
+        """
+        return self._cells.get((collective, memory, gpus, size, nbytes))

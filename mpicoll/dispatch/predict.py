@@ -1,0 +1,71 @@
+"""Predictions: the time of an algorithm by its cost formula, corrected by what was measured near it.
+
+A formula has the shape of an algorithm's time, and few parameters for all algorithms.  Where a table has times of an
+algorithm, a prediction is the formula's, times what the measured times were of the formula's there: the mean in
+logarithms between two measured sizes, the last one beyond them.  A formula that says 80 us where 100 were measured, at
+64 KiB, and 300 where 300 were, at 1 MiB, predicts 1.12 times its own time at 256 KiB.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect
+from functools import lru_cache
+
+from mpicoll.algorithms.card import Algorithm
+from mpicoll.analysis.cost import CostModel, pipelined
+from mpicoll.analysis.segments import block_bytes, pieces
+from mpicoll.dispatch.facts import Facts
+from mpicoll.dispatch.measured import Curve
+from mpicoll.dispatch.paths import PATHS
+from mpicoll.dispatch.rules import MOST_SEGMENTS
+from mpicoll.dispatch.tuning import Tuning
+
+#: no tables: the cost model alone
+UNTUNED = Tuning()
+#: seconds that no time is below, so that there are logarithms
+LEAST = 1e-9
+
+
+def best_segments(card: Algorithm, facts: Facts, path: str, tuning: Tuning = UNTUNED) -> tuple[int, float]:
+    """Return (segments for which an algorithm takes the least time, that time in seconds).
+
+    Where a tuning table has measured the algorithm, they are the segments and the time that follow from that.
+    """
+    size, nbytes, row, model = facts.size, facts.nbytes or 0, PATHS[path], tuning.model(path)
+    curve = tuning.curve(facts.collective, size, facts.memory, facts.gpus, card.name, path)
+    if facts.segment_bytes and row.takes_segments and pipelined(card.cost):
+        found = min(max(-(-block_bytes(card, size, nbytes) // facts.segment_bytes), 1), MOST_SEGMENTS)
+    elif curve and row.takes_segments:
+        found = curve.segments(nbytes)
+    else:
+        found = pieces(card, model, size, nbytes, row.smallest_segment, row.wave)
+    seconds = model.seconds(card.cost, size, nbytes, found)
+    if curve:
+        seconds *= math.exp(_between(_corrections(curve, card, path, model), math.log(nbytes + 1)))
+    return found if row.takes_segments else 1, seconds
+
+
+@lru_cache(maxsize=4096)
+def _corrections(curve: Curve, card: Algorithm, path: str, model: CostModel) -> list[tuple[float, float]]:
+    """Return (logarithm of a message size, logarithm of measured over predicted time) for what was measured."""
+    row, found = PATHS[path], []
+    for nbytes, (segments, seconds) in sorted(curve.points.items()):
+        cut = segments if row.takes_segments else pieces(card, model, curve.size, nbytes, 0, row.wave)
+        formula = model.seconds(card.cost, curve.size, nbytes, cut)
+        found.append((math.log(nbytes + 1), math.log(max(seconds, LEAST) / max(formula, LEAST))))
+    return found
+
+
+def _between(points: list[tuple[float, float]], x: float) -> float:
+    """Return the value at x on the line through points, that of the first or last one beyond them."""
+    place = bisect(points, (x, math.inf))
+    if place in (0, len(points)):
+        return points[min(place, len(points) - 1)][1]
+    (x0, y0), (x1, y1) = points[place - 1 : place + 1]
+    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+
+
+def waves(card: Algorithm, facts: Facts, path: str) -> int:
+    """Return into how many pieces a path that takes whole blocks cuts one by itself."""
+    return max(block_bytes(card, facts.size, facts.nbytes or 0) // PATHS[path].wave, 1)

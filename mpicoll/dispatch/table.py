@@ -1,0 +1,158 @@
+"""Tuning tables: rules, and what was measured on some machine.
+
+    machine:mpi=MPICH:cores=2:hosts=1                                  where it was measured, see fingerprint.py
+    model:host:alpha=5.1e-06:extra=1.4e-06:beta=2.5e-10:gamma=1.7e-10  parameters of a path's cost, in seconds
+    measured:allreduce:64K:p=8:mem=host:ring/4=1234.5:linear/1=980.1   times of one message size, in microseconds
+    allreduce:64K-inf:p=8:mem=host:linear/1                            a rule, see rules.py
+
+A line, or what stands between two semicolons, is one statement.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+from mpicoll.analysis.cost import CostModel
+from mpicoll.dispatch.fingerprint import FACTS, Fingerprint
+from mpicoll.dispatch.measured import Cell, Measured
+from mpicoll.dispatch.paths import PATHS
+from mpicoll.dispatch.rules import Rule, parse_choice, parse_conditions, parse_rule, statements
+from mpicoll.schedule.collectives import collective
+from mpicoll.settings import format_bytes, parse_bytes
+
+#: parameters that a model may have, beside its source
+PARAMETERS = tuple(field.name for field in fields(CostModel) if field.name != "source")
+#: parameters that it must have
+NEEDED = PARAMETERS[:5]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A tuning table.
+
+    Attributes:
+        name: where it comes from.
+        machine: pattern of the machines that it is for; of an empty one, of all.
+        rules: the first one that matches decides.
+        models: by path.
+        cells: what was measured.
+    """
+
+    name: str
+    machine: Fingerprint
+    rules: tuple[Rule, ...]
+    models: dict[str, CostModel]
+    cells: tuple[Cell, ...]
+
+    @cached_property
+    def measured(self) -> Measured:
+        """The measured times, by what they are of."""
+        return Measured(self.cells)
+
+    def text(self) -> str:
+        """Return it as `parse_table` reads it."""
+        lines = [f"machine:{self.machine}"] if str(self.machine) else []
+        for path, model in self.models.items():
+            values = ":".join(f"{name}={getattr(model, name):.4g}" for name in PARAMETERS if getattr(model, name))
+            lines.append(f"model:{path}:{values}")
+        return "\n".join([*lines, *map(str, self.rules), *map(_cell_text, self.cells), ""])
+
+
+def parse_table(text: str, name: str) -> Table:
+    """Return a table; a mistake is an error that names the table, the line, the statement, and what is wrong.
+
+    Args:
+        text: the statements.
+        name: where they come from.
+    """
+    machine = Fingerprint()
+    rules, models, cells = list[Rule](), dict[str, CostModel](), list[Cell]()
+    for line, statement in statements(text):
+        first, *parts = (part.strip() for part in statement.split(":"))
+        try:
+            if first == "machine":
+                machine = _machine(parts)
+            elif first == "model":
+                models |= _model(parts, name)
+            elif first == "measured":
+                cells.append(_cell(parts))
+            else:
+                rules.append(parse_rule(statement))
+        except ValueError as error:
+            raise ValueError(f"{name}, line {line}: {statement!r}: {error}") from None
+    return Table(name, machine, tuple(rules), models, tuple(cells))
+
+
+def _assignments(parts: list[str], known: tuple[str, ...]) -> dict[str, str]:
+    """Return the values of `name=value`, each name once and a known one."""
+    found: dict[str, str] = {}
+    for part in parts:
+        name, equals, value = part.partition("=")
+        if not equals or name not in known:
+            raise ValueError(f"{part!r} is none of {', '.join(f'{one}=' for one in known)}")
+        if name in found:
+            raise ValueError(f"{name} is given twice")
+        found[name] = value.strip()
+    return found
+
+
+def _machine(parts: list[str]) -> Fingerprint:
+    return Fingerprint(**_assignments(parts, FACTS))
+
+
+def _model(parts: list[str], source: str) -> dict[str, CostModel]:
+    path, *rest = parts or [""]
+    if path not in PATHS:
+        raise ValueError(f"unknown path {path!r}; known: {', '.join(PATHS)}")
+    values = {name: _number(value) for name, value in _assignments(rest, PARAMETERS).items()}
+    missing = [name for name in NEEDED if name not in values]
+    if missing:
+        raise ValueError(f"{missing[0]} is missing")
+    return {path: CostModel(**values, source=f"measured, {source}")}
+
+
+def _cell(parts: list[str]) -> Cell:
+    conditions, times = [], {}
+    for part in parts:
+        choice, equals, value = part.partition("=")
+        if equals and choice not in ("p", "mem", "gpus"):
+            times[parse_choice(choice)] = _number(value) * 1e-6
+        else:
+            conditions.append(part)
+    if len(conditions) < 2 or not times:
+        raise ValueError("needs a collective, a size in bytes, p=, mem=, and algorithm=microseconds")
+    name, nbytes, *rest = conditions
+    found = parse_conditions(rest)
+    lowest, highest = found.get("ranks", (0, 1))
+    if lowest != highest or not found.get("memory") or "low" in found:
+        raise ValueError("needs one number of ranks, and a memory")
+    return Cell(collective(name).name, parse_bytes(nbytes), lowest, found["memory"], found.get("gpus", 0), times)
+
+
+def _number(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise ValueError(f"{text!r} is not a time, 0 or more")
+    return found
+
+
+def _cell_text(cell: Cell) -> str:
+    """Return a statement with the times, the shortest first."""
+    gpus = f":gpus={cell.gpus}" if cell.gpus else ""
+    times = sorted(cell.times.items(), key=lambda one: one[1])
+    listed = ":".join(f"{choice}={seconds * 1e6:.4g}" for choice, seconds in times)
+    where = f"{format_bytes(cell.nbytes)}:p={cell.size}:mem={cell.memory}{gpus}"
+    return f"measured:{cell.collective}:{where}:{listed}"
+
+
+def merged(old: Table, new: Table) -> Table:
+    """Return a new table, with what an old one knows of collectives and numbers of ranks that are not in it."""
+    fresh = {(cell.collective, cell.size, cell.memory, cell.gpus) for cell in new.cells}
+    cells = [c for c in old.cells if (c.collective, c.size, c.memory, c.gpus) not in fresh]
+    rules = [r for r in old.rules if (r.collective, r.ranks[0], r.memory, r.gpus) not in fresh]
+    return Table(new.name, new.machine, (*new.rules, *rules), old.models | new.models, (*new.cells, *cells))

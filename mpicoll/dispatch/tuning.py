@@ -1,0 +1,175 @@
+"""Which tuning tables are in force: the one that is set, else the user's own and the packaged ones of this machine.
+
+The user's tables are in `$XDG_CONFIG_HOME/mpicoll/tuning` (else `~/.config/mpicoll/tuning`), one for each machine, as
+`python -m mpicoll tune` writes them.  The setting `tuning` is the name of a file or of a packaged table, or `model`
+for none.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+from mpicoll.analysis.cost import CostModel
+from mpicoll.dispatch.fingerprint import Fingerprint, local
+from mpicoll.dispatch.measured import Cell, Curve
+from mpicoll.dispatch.paths import PATHS
+from mpicoll.dispatch.rules import Rule
+from mpicoll.dispatch.table import Table, parse_table
+from mpicoll.settings import settings
+
+#: no fact of the machine is known
+UNKNOWN = Fingerprint()
+#: a table's name and its statements
+Text = tuple[str, str]
+#: value of the setting for which there is no table
+MODEL = "model"
+#: before the name of a packaged table
+PACKAGED = "packaged "
+
+
+@dataclass(frozen=True, eq=False)
+class Tuning:
+    """The tables in force on a machine; the first one that knows something decides.
+
+    Attributes:
+        tables: the first one first.
+        machine: on which they are in force.
+        unused: tables that were found, and why each is not in force.
+    """
+
+    tables: tuple[Table, ...] = ()
+    machine: Fingerprint = UNKNOWN
+    unused: tuple[tuple[str, str], ...] = ()
+
+    def rules(self, collective: str, size: int, memory: str, gpus: int) -> tuple[tuple[Table, Rule], ...]:
+        """Return the rules that speak for calls of some number of ranks, with their tables.
+
+        Args:
+            collective: what is called.
+            size: number of ranks.
+            memory: "host" or "device".
+            gpus: of all ranks.
+        """
+        return _rules(self, collective, size, memory, gpus)
+
+    def model(self, path: str) -> CostModel:
+        """Return the parameters of a path's cost."""
+        return next((table.models[path] for table in self.tables if path in table.models), PATHS[path].model)
+
+    def curve(self, collective: str, size: int, memory: str, gpus: int, algorithm: str, path: str) -> Curve | None:
+        """Return what was measured of an algorithm; arguments as in `rules`, with the algorithm and its path."""
+        for table in self.tables:
+            for number in (gpus, 0):
+                found = table.measured.curve((collective, memory, number, algorithm, path), size)
+                if found:
+                    return found
+        return None
+
+    def cell(self, collective: str, size: int, memory: str, gpus: int, nbytes: int) -> Cell | None:
+        """Return the times of just this message size, None if it was not measured; arguments as in `rules`."""
+        for table in self.tables:
+            for number in (gpus, 0):
+                found = table.measured.cell(collective, memory, number, size, nbytes)
+                if found:
+                    return found
+        return None
+
+    def note(self, table: Table) -> str:
+        """Return in words that a table is of another machine, "" if it is of this one."""
+        why = table.machine.differs(self.machine)
+        return f", of another machine ({why})" if why else ""
+
+    def described(self) -> str:
+        """Return the tables in words."""
+        return "; ".join(f"{table.name}{self.note(table)}" for table in self.tables) or "none, the cost model alone"
+
+
+@lru_cache(maxsize=4096)
+def _rules(tuning: Tuning, collective: str, size: int, memory: str, gpus: int) -> tuple[tuple[Table, Rule], ...]:
+    return tuple((t, rule) for t in tuning.tables for rule in t.rules if rule.serves(collective, size, memory, gpus))
+
+
+@lru_cache(maxsize=64)
+def in_force(wanted: str, users: tuple[Text, ...], machine: Fingerprint) -> Tuning:
+    """Return the tables in force; the same object for the same arguments.
+
+    Args:
+        wanted: the setting `tuning`.
+        users: the user's tables.
+        machine: on which calls are made.
+
+    Raises:
+        ValueError: a table has a mistake, or there is none of that name.
+    """
+    if wanted == MODEL:
+        return Tuning((), machine)
+    if wanted:  # what is asked for is in force on any machine, and said
+        return Tuning((_named(wanted),), machine)
+    used, unused = list[Table](), list[tuple[str, str]]()
+    for table in (*(_parsed(*text) for text in users), *packaged().values()):
+        why = table.machine.differs(machine)
+        if why:
+            unused.append((table.name, why))
+        else:
+            used.append(table)
+    return Tuning(tuple(used), machine, tuple(unused))
+
+
+def here() -> Tuning:
+    """Return the tables in force for a job on this host alone, without MPI."""
+    return in_force(settings.tuning, users_tables(), local())
+
+
+@lru_cache(maxsize=1)
+def packaged() -> dict[str, Table]:
+    """Return the packaged tables by their names."""
+    found = (file for file in (files("mpicoll.dispatch") / "tables").iterdir() if file.name.endswith(".rules"))
+    named = {file.name.removesuffix(".rules"): file for file in sorted(found, key=lambda file: file.name)}
+    return {name: parse_table(file.read_text(encoding="utf-8"), PACKAGED + name) for name, file in named.items()}
+
+
+@lru_cache(maxsize=8)
+def _named(name: str) -> Table:
+    """Return a packaged table, or that of a file."""
+    if name in packaged():
+        return packaged()[name]
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        known = ", ".join((MODEL, *packaged()))
+        raise ValueError(f"the setting `tuning`, {name}: {error.strerror}; beside files there are: {known}") from None
+    try:
+        return _parsed(name, text)
+    except ValueError as error:
+        raise ValueError(f"the setting `tuning`, {error}") from None
+
+
+@lru_cache(maxsize=64)
+def _parsed(name: str, text: str) -> Table:
+    return parse_table(text, name)
+
+
+def folder() -> Path:
+    """Return the folder of the user's tables."""
+    root = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(root) / "mpicoll" / "tuning"
+
+
+def users_tables() -> tuple[Text, ...]:
+    """Return the user's tables, as they are now."""
+    try:
+        return tuple((str(file), file.read_text(encoding="utf-8")) for file in sorted(folder().glob("*.rules")))
+    except OSError:  # no home, or none that may be read
+        return ()
+
+
+def content(wanted: str) -> str:
+    """Return the statements of the table that is set, on which ranks must agree; "" for none, or none that is there."""
+    try:
+        return Path(wanted).read_text(encoding="utf-8") if wanted and wanted != MODEL else ""
+    except OSError:
+        return ""
