@@ -1,0 +1,54 @@
+"""What the tuner measures: message sizes, the probes of a path, and the choices that are worth a try at each size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mpicoll.dispatch.facts import Facts
+from mpicoll.dispatch.rules import Choice
+from mpicoll.dispatch.select import candidates
+from mpicoll.dispatch.tuning import Tuning
+
+#: bytes of the first sizes, which hardly differ; bytes from which they grow by a factor
+SHORT, FROM, FACTOR = (8, 256), 1024, 4
+#: bytes of the longest message, where none is given
+LONGEST = {"host": 4 << 20, "device": 256 << 20}
+#: a choice whose predicted time is so many times the least is not measured
+HOPELESS = 4.0
+#: calls whose times fix the parameters of a path's model: method, algorithm, message sizes in bytes
+PROBES = (
+    ("bcast", "linear", (8, 1 << 16, 1 << 20)),
+    ("bcast", "binomial", (8,)),
+    ("allgather", "ring", (8, 1 << 20)),
+    ("reduce", "linear", (8, 1 << 18)),
+    ("reduce_scatter_block", "all_pairs", (8, 1 << 20)),
+    ("allreduce", "ring", (8, 1 << 16, 1 << 20)),
+    ("alltoall", "linear", (8, 1 << 18)),
+)
+
+
+def sizes(longest: int) -> list[int]:
+    """Return message sizes in bytes, ascending, the longest among them."""
+    found, nbytes = [one for one in SHORT if one < longest], FROM
+    while nbytes < longest:
+        found.append(nbytes)
+        nbytes *= FACTOR
+    return [*found, longest]
+
+
+def contenders(facts: Facts, tuning: Tuning) -> list[Choice]:
+    """Return what is worth a try for a call, the least predicted time first; a pipelined algorithm uncut as well.
+
+    Args:
+        facts: the call.
+        tuning: predicts.
+    """
+    able = sorted((c for c in candidates(facts, tuning) if c.seconds is not None), key=lambda c: c.seconds or 0.0)
+    most = HOPELESS * (able[0].seconds or 0.0)
+    found: dict[Choice, None] = {}
+    for one in able:
+        if (one.seconds or 0.0) <= most:
+            found[one.choice] = None
+            if one.choice.segments > 1:
+                found[replace(one.choice, segments=1)] = None
+    return list(found)

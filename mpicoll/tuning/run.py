@@ -1,0 +1,147 @@
+"""A run of the tuner from its command line to its table on disk."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+
+from mpi4py import MPI
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table as Grid
+
+from mpicoll.bench.errors import RequestError
+from mpicoll.bench.measure.backends import Backend, choose
+from mpicoll.bench.measure.clock import Clock
+from mpicoll.bench.puzzles.chains import rest
+from mpicoll.communicator import Communicator
+from mpicoll.dispatch.table import Table
+from mpicoll.runtime.mpi.waiter import cores
+from mpicoll.settings import format_bytes
+from mpicoll.tuning.cells import LONGEST
+from mpicoll.tuning.file import place, write
+from mpicoll.tuning.tuner import Tell, Tuner
+from mpicoll.version import __version__
+from mpicoll.versions import mpi_library
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for.
+
+    Attributes:
+        calls: names of methods, in lower case.
+        ranks: numbers of ranks; empty: all.
+        seconds: that it may take.
+        longest: bytes of the longest message; 0: what the memory suggests.
+        file: for the table; None: the user's folder.
+        buffers: "numpy", "cupy" or "auto".
+    """
+
+    calls: tuple[str, ...]
+    ranks: tuple[int, ...]
+    seconds: float
+    longest: int
+    file: Path | None
+    buffers: str
+
+
+def run(asked: Request) -> int:
+    """Measure, write the table, and say where it is; return the exit status. Collective over all ranks."""
+    world = MPI.COMM_WORLD
+    wrong = _refusal(asked, world.size)
+    if wrong:
+        if world.rank == 0:
+            print(f"mpicoll tune: {wrong}", file=sys.stderr)
+        return 2
+    try:
+        backend = choose(asked.buffers, world)
+    except RequestError as error:
+        if world.rank == 0:
+            print(f"mpicoll tune: {error}", file=sys.stderr)
+        return 2
+    return _tuned(asked, world, backend)
+
+
+def _refusal(asked: Request, size: int) -> str:
+    """Return why it cannot be done on so many ranks, "" if it can."""
+    if size == 1:
+        return "one rank has nothing to choose; start it with mpirun -n 2 or more"
+    wrong = [number for number in asked.ranks if not 2 <= number <= size]
+    return f"--ranks {wrong[0]}: there are {size} ranks, and 1 has nothing to choose" if wrong else ""
+
+
+def _tuned(asked: Request, world: MPI.Intracomm, backend: Backend) -> int:
+    numbers, found, begin = asked.ranks or (world.size,), list[Table](), time.monotonic()
+    for number in numbers:
+        part = MPI.Intracomm(world.Split(0 if world.rank < number else MPI.UNDEFINED))
+        if part != MPI.COMM_NULL:
+            with _shown(number, world.rank) as tell:
+                found.append(_measured(asked, part, backend, asked.seconds / len(numbers), tell))
+            part.Free()
+        rest(world)
+    if world.rank == 0:
+        return _written(asked, found, world.size, time.monotonic() - begin)
+    return 0
+
+
+def _measured(asked: Request, part: MPI.Intracomm, backend: Backend, seconds: float, tell: Tell) -> Table:
+    """Return the table of one number of ranks; collective over them.
+
+    Args:
+        asked: the request.
+        part: the ranks.
+        backend: where arrays live.
+        seconds: that it may take.
+        tell: shows progress.
+    """
+    comm = Communicator(part)
+    memory = "host" if backend.kind == "numpy" else "device"
+    clock = Clock(part, part.size > cores(), backend.synchronize)
+    tuner = Tuner(comm, backend, clock, seconds, tell)
+    return tuner.run(asked.calls, asked.longest or LONGEST[memory])
+
+
+@contextmanager
+def _shown(number: int, rank: int) -> Iterator[Tell]:
+    """Return what shows the progress of one number of ranks, on rank 0 of a terminal."""
+    with Progress(console=Console(stderr=True), disable=rank > 0 or not sys.stderr.isatty()) as progress:
+        bar = progress.add_task(f"{number} ranks", total=1.0)
+        yield lambda part, what: progress.update(bar, completed=part, description=f"{number} ranks {what}")
+
+
+def _written(asked: Request, found: list[Table], size: int, seconds: float) -> int:
+    """Write what was found, and print it; return the exit status."""
+    file = asked.file or place(found[0].machine)
+    head = [
+        f"mpicoll {__version__} tune, {date.today().isoformat()}, {mpi_library()}",
+        f"mpirun -n {size}, {sum(len(table.cells) for table in found)} sizes measured in {seconds:.0f} s",
+    ]
+    try:
+        for table in found:
+            write(replace(table, name=str(file)), file, head)
+    except (OSError, ValueError) as error:
+        print(f"mpicoll tune: {error}", file=sys.stderr)
+        return 2
+    for table in found:
+        _print(table)
+    print(f"\n{len(found[0].rules)} rules written to {file} after {seconds:.0f} s", end="")
+    print("; `python -m mpicoll info` says which table is in force" if not asked.file else f"; MPICOLL_TUNING={file}")
+    return 0
+
+
+def _print(table: Table) -> None:
+    """Print what is chosen from which message size on."""
+    size = table.cells[0].size
+    grid = Grid(f"{size} ranks", "from", box=None, pad_edge=False)
+    grid.add_column("choice", no_wrap=True)
+    before = ""
+    for rule in table.rules:
+        grid.add_row("" if rule.collective == before else rule.collective, format_bytes(rule.low), str(rule.choice))
+        before = rule.collective
+    Console(width=None if sys.stdout.isatty() else 100).print(grid)

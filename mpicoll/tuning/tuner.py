@@ -1,0 +1,200 @@
+"""The tuner: probes, then races of all that is worth a try, then more sizes where the winner changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+
+from mpi4py import MPI
+
+from mpicoll.bench.contestants.contestant import Mpicoll
+from mpicoll.bench.errors import ShortageError
+from mpicoll.bench.measure.arrays import Arrays
+from mpicoll.bench.measure.backends import Backend, in_memory
+from mpicoll.bench.measure.clock import Clock
+from mpicoll.bench.measure.race import Goal, race
+from mpicoll.bench.measure.statistics import Statistics
+from mpicoll.bench.request.cases import CALLS, Case, make_case
+from mpicoll.communicator import Communicator
+from mpicoll.dispatch.facts import Facts
+from mpicoll.dispatch.fingerprint import Fingerprint
+from mpicoll.dispatch.measured import Cell
+from mpicoll.dispatch.rules import Choice
+from mpicoll.dispatch.table import Table
+from mpicoll.dispatch.tuning import Tuning
+from mpicoll.errors import UnsupportedError
+from mpicoll.runtime.context.contexts import context_of
+from mpicoll.tuning.cells import PROBES, contenders, sizes
+from mpicoll.tuning.choose import by_family, rules, spans
+from mpicoll.tuning.fit import model_of
+
+#: half-width of an interval at which an algorithm's time is known well enough
+PRECISE = 0.02
+#: part of the time for the sizes that are measured anyway; the rest is for those where the winner changes
+PLANNED = 0.7
+#: seconds of a probe
+PROBE = 0.1
+#: sizes as near as this, by their ratio, need none between them
+NEAR = 1.3
+
+#: is told after each measurement how much is done, from 0 to 1, and what was measured
+Tell = Callable[[float, str], None]
+
+
+@dataclass
+class Tuner:
+    """Measures one communicator.
+
+    Attributes:
+        comm: the communicator.
+        backend: where its arrays live.
+        clock: takes the times.
+        seconds: that all may take.
+        tell: shows progress.
+        now: seconds on some clock.
+        cells: what was measured, by collective and message size.
+        table: what is known so far.
+        statistics: of every time that was measured, for the file of results.
+    """
+
+    comm: Communicator
+    backend: Backend
+    clock: Clock
+    seconds: float
+    tell: Tell = lambda part, what: None
+    now: Callable[[], float] = time.monotonic
+    cells: dict[tuple[str, int], Cell] = field(default_factory=dict)
+    statistics: list[tuple[Case, Choice, Statistics]] = field(default_factory=list)
+    tuning: Tuning = field(default_factory=Tuning)
+
+    def __post_init__(self) -> None:
+        self.world = MPI.Intracomm(self.comm)
+        self.start = self.now()
+
+    def run(self, calls: Iterable[str], longest: int) -> Table:
+        """Return the table; collective.
+
+        Args:
+            calls: names of methods, in lower case.
+            longest: bytes of the longest message.
+        """
+        names = list(calls)
+        self._probe()
+        planned = [(name, n) for name in names for n in (sizes(longest) if CALLS[name].row.name != "barrier" else [0])]
+        end = self.start + PLANNED * self.seconds
+        for place, (name, nbytes) in enumerate(planned):
+            share = self._left(end) / (len(planned) - place)
+            self._measure(name, nbytes, share)
+            self.tell(PLANNED * (place + 1) / len(planned), name)
+        self._fit()
+        self._refine(names)
+        self._fit()
+        self.tell(1.0, "")
+        return self._table()
+
+    def _left(self, end: float) -> float:
+        """Return the seconds until a time, as rank 0 sees it."""
+        return float(self.world.bcast(max(end - self.now(), 0.0), root=0))
+
+    def _probe(self) -> None:
+        """Measure what fixes the parameters of each path's model, and fit them."""
+        for name, algorithm, nbytes in PROBES:
+            for n in nbytes:
+                self._measure(name, n, PROBE, algorithm)
+        self._fit()
+        self.cells.clear()  # the races measure them better
+
+    def _measure(self, name: str, nbytes: int, seconds: float, only: str = "") -> None:
+        """Race all that is worth a try at one size; or all paths of one algorithm.
+
+        Args:
+            name: of the call.
+            nbytes: message size in bytes.
+            seconds: that it may take.
+            only: the algorithm.
+        """
+        case = make_case(CALLS[name], nbytes, "float32", self.comm.size, "SUM", 0)
+        try:
+            arrays = in_memory(self.world, partial(Arrays, case, False, self.comm.rank, self.backend))
+            in_memory(self.world, partial(arrays.load, 0))
+            choices = self._choices(arrays, only)
+        except (ShortageError, UnsupportedError):
+            return
+        calls = [Mpicoll(self.comm).bind(arrays, str(choice)) for choice in choices]
+        found = race(calls, self.clock, self.world, Goal(PRECISE, seconds), self.now)
+        facts = self._facts(arrays)
+        times = {choice: one.median for choice, one in zip(choices, found, strict=True)}
+        key = case.call.row.name, case.nbytes
+        cell = Cell(*key, self.comm.size, facts.memory, facts.gpus, times)
+        if key in self.cells:
+            cell = replace(cell, times=self.cells[key].times | times)
+        self.cells[key] = cell
+        self.statistics += [(case, choice, one) for choice, one in zip(choices, found, strict=True)]
+
+    def _choices(self, arrays: Arrays, only: str) -> list[Choice]:
+        """Return what is measured, of which each can serve."""
+        facts = self._facts(arrays)
+        if only:
+            return [Choice(only, 1, path) for path in facts.paths]
+        return contenders(facts, self.tuning)
+
+    def _facts(self, arrays: Arrays) -> Facts:
+        plan = self.comm.Get_plan(arrays.case.call.method, *arrays.arguments)
+        return plan.key.facts
+
+    def _fit(self) -> None:
+        """Fit the model of each path to what was measured, and predict with it from now on."""
+        self.tuning = Tuning((self._table(),), self.machine)
+
+    def _table(self) -> Table:
+        cells = list(self.cells.values())
+        paths = {choice.path for cell in cells for choice in cell.times}
+        models = {path: model_of(cells, path, self.tuning.model(path), "measured") for path in sorted(paths)}
+        known = {path: model for path, model in models.items() if model} or dict(
+            self.tuning.tables[0].models if self.tuning.tables else {}
+        )
+        found = [rule for name in sorted({cell.collective for cell in cells}) for rule in rules(self._of(name))]
+        return Table("measured", self.machine, tuple(found), known, tuple(cells))
+
+    def _of(self, collective: str) -> list[Cell]:
+        """Return a collective's cells by ascending size."""
+        return [self.cells[key] for key in sorted(self.cells) if key[0] == collective]
+
+    @property
+    def machine(self) -> Fingerprint:
+        """The machine that is measured."""
+        return context_of(self.comm).machine
+
+    def _refine(self, names: list[str]) -> None:
+        """Measure between sizes at which the winner changes, the widest gap first, while there is time."""
+        end = self.start + self.seconds
+        while True:
+            gaps = sorted(self._gaps(names), reverse=True)
+            left = self._left(end)
+            if not gaps or left <= 0:
+                return
+            _, name, nbytes = gaps[0]
+            before = len(self.cells)
+            self._measure(name, nbytes, max(left / len(gaps), 0.05))
+            self.tell(1 - (1 - PLANNED) * left / max(self.seconds * (1 - PLANNED), 1e-9), name)
+            if len(self.cells) == before:  # that size was measured already: there is none between
+                return
+
+    def _gaps(self, names: list[str]) -> Iterator[tuple[float, str, int]]:
+        """Yield (ratio of two measured sizes with different winners, call, the size between)."""
+        for name in names:
+            cells = self._of(CALLS[name].row.name)
+            for one, two in pairwise(cells):
+                ratio = (two.nbytes + 1) / (one.nbytes + 1)
+                if ratio > NEAR and _winner(one) != _winner(two):
+                    between = next((s.high for s in spans([one, two])[:-1]), 0)
+                    middle = int(((one.nbytes + 1) * (two.nbytes + 1)) ** 0.5)
+                    yield ratio, name, between if one.nbytes < between < two.nbytes else middle
+
+
+def _winner(cell: Cell) -> str:
+    times = by_family(cell)
+    return min(times, key=lambda family: times[family][0]).algorithm
