@@ -22,7 +22,7 @@ def timed(row, path):
         names = (name.partition("@") for name in row["ours"])
         times = {name: row["ours"][f"{name}@{where}"][0] for name, _, where in names if where == path}
     else:
-        times = {row["algorithm"]: row["time_us"]["median"]} if row["path"] == path else {}
+        times = {row["algorithm"]: row["times"]["mpicoll"]["median"]} if row["path"] == path else {}
     yield from ((name, microseconds * 1e-6) for name, microseconds in times.items() if name and "/" not in name)
 
 

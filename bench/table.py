@@ -56,7 +56,7 @@ def cells(run, baseline, in_place):
     found = {}
     for row in run["rows"]:
         call = CALLS[row["op"]]
-        if baseline not in row["baselines"] or call.uneven or (row["in_place"] != in_place and len(call.forms) > 1):
+        if baseline not in row["times"] or call.uneven or (row["in_place"] != in_place and len(call.forms) > 1):
             continue
         facts = row["dtype"], run["facts"]["ranks"], row["redop"] or "", row["root"] or 0
         for nbytes in (n for n in sizes if make_case(call, n, *facts).nbytes == row["bytes"]):
@@ -73,11 +73,11 @@ def asked(run):
 
 
 def ours(row):
-    return row["time_us"]["median"]
+    return row["times"]["mpicoll"]["median"]
 
 
 def theirs(row, baseline):
-    return row["baselines"][baseline]["time_us"]["median"]
+    return row["times"][baseline]["median"]
 
 
 def written(nbytes):

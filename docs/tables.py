@@ -69,11 +69,8 @@ def sweep() -> dict[tuple[str, int], dict[str, float]]:
 def choices() -> dict[tuple[str, int], dict[str, float]]:
     """Return the microseconds of mpicoll's packaged choices and of NCCL ("ours", "nccl"), by collective and bytes."""
     rows = read(RESULTS / CHOICES)["rows"]
-    both = ((r, r["baselines"]["nccl"]) for r in rows)
-    return {
-        (r["collective"], r["bytes"]): {"ours": r["time_us"]["median"], "nccl": nccl["time_us"]["median"]}
-        for r, nccl in both
-    }
+    both = ((r, r["times"]["mpicoll"], r["times"]["nccl"]) for r in rows)
+    return {(r["collective"], r["bytes"]): {"ours": ours["median"], "nccl": nccl["median"]} for r, ours, nccl in both}
 
 
 def predicted(collective: str, algorithm: str, nbytes: int) -> float:

@@ -74,7 +74,8 @@ def test_the_file_tells_what_ran(folder):
     assert linear["reason"] == "algorithm= in the call"
     assert auto["reason"] != linear["reason"]
     assert (linear["bytes"], linear["count"], linear["dtype"]) == (4096, 2048, "int16")
-    assert len(linear["time_us"]["samples"]) == linear["number"] == 1
+    assert len(linear["times"]["mpicoll"]["samples"]) == linear["times"]["mpicoll"]["number"] == 1
+    assert (auto["asked"], linear["asked"], auto["ranks"], auto["memory"]) == ("auto", "linear/2", WORLD.size, "host")
     assert found["facts"]["mpicoll"] == mpicoll.__version__
 
 

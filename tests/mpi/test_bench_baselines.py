@@ -234,10 +234,12 @@ def test_times_and_ratios_are_in_the_file_and_the_table(tmp_path, capfd, monkeyp
     found = read(Path(file))
     assert [row["bytes"] for row in found["rows"]] == [8, 4096] * 2
     for row in found["rows"]:
-        assert list(row["baselines"]) == ["native", "limit"]
-        for one in row["baselines"].values():
-            assert len(one["time_us"]["samples"]) == 7
-            assert one["ratio"] == pytest.approx(one["time_us"]["median"] / row["time_us"]["median"], rel=0.01)
+        ours, *others = row["times"]
+        assert (ours, others) == ("mpicoll", ["native", "limit"])
+        for name in others:
+            assert len(row["times"][name]["samples"]) == 7
+            ratio = row["times"][name]["median"] / row["times"]["mpicoll"]["median"]
+            assert row["figures"][f"ratio {name}"]["value"] == pytest.approx(ratio, rel=0.01)
     assert found["facts"]["baselines"] == {"native": "", "limit": ""}
     out = capfd.readouterr().out
     assert "# left out: every call: baseline nccl: buffers are NumPy's" in out

@@ -1,5 +1,6 @@
 """The benchmark's look into a call: what its own cost is, and where its time goes."""
 
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.backends import HostBackend
 from mpicoll.bench.measure.statistics import Statistics
 from mpicoll.bench.output.results import read
+from mpicoll.bench.output.rows import MeasuredCall
 from mpicoll.bench.request.cases import CALLS, make_case
 from mpicoll.bench.run import run
 from mpicoll.bench.tables import breakdown, overhead
@@ -106,14 +108,15 @@ def lines(folder, arguments):
 
 def test_overhead_of_every_call(tmp_path, capfd):
     rows = lines(tmp_path, "--overhead --op default,gatherv --iters 3 --warmup 0")
-    rows = [row for row in rows if "pattern" not in row]
+    rows = [row for row in rows if "beside" not in row]
     for row in rows:
         assert row["bytes"] <= 8 * SIZE
-        assert row["per_call_us"]["median"] > 0
-        extra, difference = row["extra_us"], row["blocking_us"]["median"] - row["by_hand_us"]["median"]
+        times, figures = row["times"], row["figures"]
+        assert times["per call"]["median"] > 0
+        extra, difference = figures["extra"], times["blocking"]["median"] - times["by hand"]["median"]
         shown = abs(difference) > extra["spread"] + 0.01
-        assert extra["median"] == pytest.approx(difference, abs=0.01) if shown else extra["spread"] > 0
-        assert (row["messages"] > 0) == (SIZE > 1)
+        assert extra["value"] == pytest.approx(difference, abs=0.01) if shown else extra["spread"] > 0
+        assert (figures["messages"]["value"] > 0) == (SIZE > 1)
     if RANK == 0:
         assert {row["op"] for row in rows} >= {"barrier", "allreduce", "exscan", "gatherv"}
         assert "# budget: 10 us a repeated call over its messages, 3 us a message" in capfd.readouterr().out
@@ -122,18 +125,19 @@ def test_overhead_of_every_call(tmp_path, capfd):
 def test_patterns_beside_the_same_arrays(tmp_path, capfd):
     """Each differs from its reference by what is left of its time, and only the reference by nothing."""
     rows = lines(tmp_path, "--overhead --op allreduce --sizes 64 --iters 5 --warmup 1")
-    found = {row["pattern"]: row for row in rows if "pattern" in row}
+    found = {row["op"]: row for row in rows if "beside" in row}
     for row in found.values():
-        times = [row[name]["median"] for name in ("call_us", "besides_us")]
-        difference = times[0] - times[1] - found[row["beside"]]["call_us"]["median"]
-        more = row["more_us"]
-        assert more["median"] is None or more["median"] == pytest.approx(difference, abs=0.01)
-        assert more["median"] is not None or abs(difference) <= more["spread"] + 0.01
-        assert (row["bytes"], row["host_us"]) == (64, None)
+        call, besides = (row["times"][name]["median"] for name in ("mpicoll", "besides"))
+        difference = call - besides - found[row["beside"]]["times"]["mpicoll"]["median"]
+        more = row["figures"]["more"]
+        assert more["value"] is None or more["value"] == pytest.approx(difference, abs=0.01)
+        assert more["value"] is not None or abs(difference) <= more["spread"] + 0.01
+        assert (row["bytes"], row["memory"], "host" in row["times"]) == (64, "host", False)
     if RANK == 0:
         assert {"same arrays", "fresh views", "500 arrays in turn", "alltoall in place"} <= found.keys()
         assert found["alltoall in place"]["beside"] == "alltoall"
-        assert found["fresh views"]["besides_us"]["median"] > 0 == found["in place"]["besides_us"]["median"]
+        views, place = (found[name]["times"]["besides"]["median"] for name in ("fresh views", "in place"))
+        assert views > 0 == place
         assert "fresh views" in capfd.readouterr().out
 
 
@@ -149,11 +153,15 @@ def test_a_pattern_makes_right_calls(comm):
 def test_breakdown_adds_up(tmp_path, capfd):
     rows = lines(tmp_path, "--breakdown --op default,alltoallv --sizes 0,4K --iters 5")
     for row in rows:
-        assert row["ranks"][0]["rank"] == 0
-        for one in row["ranks"]:
-            assert set(one) == {"rank", "total_us", *(f"{kind}_us" for kind in KINDS)}
-            assert one["total_us"] >= one["plan_us"] > 0
-            assert (one["start_us"] > 0) == (SIZE > 1)
+        of_ranks = defaultdict(dict)
+        for name, one in row["times"].items():
+            rank, kind = name.split(": ")
+            of_ranks[rank][kind] = one["median"]
+        assert "rank 0" in of_ranks
+        for one in of_ranks.values():
+            assert set(one) == {"total", *KINDS}
+            assert one["total"] >= one["plan"] > 0
+            assert (one["start"] > 0) == (SIZE > 1)
     if RANK == 0:
         out = capfd.readouterr().out
         assert all(kind in out for kind in KINDS)
@@ -168,9 +176,10 @@ def test_a_time_limit_is_in_the_way(mode, capfd):
 
 
 def test_lines_of_the_tables():
-    seconds = dict(zip((*KINDS, "total"), np.array([1, 2, 3, 4, 0, 0, 10]) * 1e-6, strict=True))
-    case, way = make_case(CALLS["bcast"], 8, "float32", 4, "", 0), Way("linear")
-    first, second = Breakdown(case, way, True, {0: seconds, 3: seconds}).cells()
+    micro = zip((*KINDS, "total"), (1, 2, 3, 4, 0, 0, 10), strict=True)
+    seconds = {kind: Statistics.of(np.array([value * 1e-6])) for kind, value in micro}
+    call = MeasuredCall(make_case(CALLS["bcast"], 8, "float32", 4, "", 0), Way("linear"), True)
+    first, second = Breakdown(call, {0: seconds, 3: seconds}).cells()
     text = f"{breakdown.COLUMNS.line(*first)} {breakdown.COLUMNS.line(*second)}"
     times = "10.00 1.00 10% 2.00 20% 3.00 30% 4.00 40% 0.00 0% 0.00 0%"
     assert " ".join(text.split()) == f"bcast 8 linear in place 0 {times} bcast 8 linear in place 3 {times}"
@@ -180,7 +189,7 @@ def of_a_bcast(messages, blocking, spread=0.0):
     """An overhead where by hand the messages take 10 us, and 6 us are the call's own."""
     case = make_case(CALLS["bcast"], 8, "float32", 4, "", 0)
     times = [Statistics(t * 1e-6, spread * 1e-6, *5 * (t,), 0, 9) for t in (blocking, 10, 1, 1, 6)]
-    return Overhead(case, Way("linear"), True, messages, *times)
+    return Overhead(MeasuredCall(case, Way("linear"), True), messages, *times)
 
 
 def line(found):
@@ -205,6 +214,6 @@ def test_an_overhead_below_its_noise_is_not_a_number():
     noisy = of_a_bcast(2, 20, spread=30)
     assert line(noisy).count("below noise ±") == 2
     assert of_a_bcast(1, 20, spread=5).within
-    found = noisy.record()
-    assert found["extra_us"] == {"median": None, "spread": pytest.approx(42.426)}
-    assert found["per_message_us"] == {"median": None, "spread": pytest.approx(25.981)}
+    figures = noisy.record()["figures"]
+    assert figures["extra"] == {"value": None, "unit": "us", "spread": pytest.approx(42.4264)}
+    assert figures["per message"] == {"value": None, "unit": "us", "spread": pytest.approx(25.9808)}

@@ -8,6 +8,7 @@ from mpi4py import MPI
 from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.measure.statistics import Statistics
 from mpicoll.bench.output.results import read
+from mpicoll.bench.output.rows import MeasuredCall
 from mpicoll.bench.request.cases import CALLS, make_case
 from mpicoll.bench.run import run
 from mpicoll.bench.tables.overlap import COLUMNS, Overlap
@@ -19,7 +20,7 @@ def of_a_bcast(total, spread=0.0):
     """An overlap of a call that takes 1 s with 2 s of computation."""
     case = make_case(CALLS["bcast"], 8, "float32", 2, "", 0)
     times = [Statistics(seconds, spread, *5 * (seconds,), 0, 9) for seconds in (1.0, 2.0, total)]
-    return Overlap(case, Way("linear"), True, *times)
+    return Overlap(MeasuredCall(case, Way("linear"), True), *times)
 
 
 def line(overlap):
@@ -44,7 +45,8 @@ def test_no_more_than_the_call_is_hidden():
 def test_an_overlap_below_its_noise_is_not_a_number():
     found = of_a_bcast(2.75, spread=0.2)
     assert line(found).endswith(" below noise ±34.64")
-    assert (found.record()["percent"], found.record()["noise"]) == (None, pytest.approx(34.64, abs=0.01))
+    figure = found.record()["figures"]["overlap"]
+    assert figure == {"value": None, "unit": "%", "spread": pytest.approx(34.64, abs=0.01)}
 
 
 def test_every_call_is_measured(tmp_path):
@@ -54,5 +56,5 @@ def test_every_call_is_measured(tmp_path):
     if WORLD.rank == 0:
         rows = read(Path(file))["rows"]
         assert [(row["mode"], row["op"]) for row in rows] == [("overlap", name) for name in words[1].split(",")]
-        assert all(row["compute_us"]["median"] >= 1e3 for row in rows)
-        assert all(row[f"{name}_us"]["median"] > 0 for row in rows for name in ("pure", "total"))
+        assert all(row["times"]["compute"]["median"] >= 1e3 for row in rows)
+        assert all(row["times"][name]["median"] > 0 for row in rows for name in ("pure", "total"))

@@ -47,10 +47,10 @@ def test_all_pairs_are_measured_and_the_source_s_streams_traced(folder, capsys):
     kinds = ["latency", "alone", "both directions"] + ["all at once", "all at once, both directions"] * (SIZE > 2)
     pairs = [[a, b] for a in range(SIZE) for b in range(SIZE) if a != b]
     for kind in kinds:
-        assert [row["pair"] for row in found["rows"] if row["what"] == kind] == pairs
-    streams = [row for row in found["rows"] if row["what"] == "one source"]
+        assert [row["pair"] for row in found["rows"] if row["op"] == kind] == pairs
+    streams = [row for row in found["rows"] if row["op"] == "one source"]
     assert [row["pair"] for row in streams] == [[0, target] for target in range(1, SIZE)]
-    assert all(row["GBps"]["median"] > 0 and row["time_ms"]["number"] == 2 for row in streams)
+    assert all(row["figures"]["bandwidth"]["value"] > 0 and row["times"]["stream"]["number"] == 2 for row in streams)
     if WORLD.rank == 0:
         messages = [one for one in json.loads(trace.read_text())["traceEvents"] if one["ph"] == "X"]
         assert [one["tid"] for one in messages] == [target for target in range(1, SIZE) for _ in range(3)]
@@ -114,12 +114,15 @@ def test_all_ways_are_measured_on_each_number_of_ranks(folder, capsys):
     status, found = puzzle(folder, f"allreduce-ways --bytes 8,4K --ranks {given} --iters 3")
     assert (status, found["end"]["verdict"], found["end"]["wrong"]) == (0, "OK", 0)
     names = ["direct", "reduce + bcast", "reduce_scatter + allgather", "reduce_scatter alone"]
-    rows = [(row["ranks"], row["bytes"], row["way"]) for row in found["rows"]]
+    rows = [(row["ranks"], row["bytes"], row["op"]) for row in found["rows"]]
     sizes = {2: (8, 4096), 3: (12, 4092)}
     assert rows == [(number, nbytes, name) for number in numbers for nbytes in sizes[number] for name in names]
     assert [len(row["algorithms"]) for row in found["rows"][:4]] == [1, 2, 2, 1]
-    assert all(row["predicted_us"] == pytest.approx(sum(row["terms"].values()), abs=0.01) for row in found["rows"])
-    assert all(row["time_us"]["number"] == 3 for row in found["rows"])
+    for row in found["rows"]:
+        figures = {name: one["value"] for name, one in row["figures"].items()}
+        terms = [value for name, value in figures.items() if name.startswith("predicted: ")]
+        assert figures["predicted"] == pytest.approx(sum(terms), rel=1e-4)
+        assert row["times"]["mpicoll"]["number"] == 3
     if WORLD.rank == 0:
         said = capsys.readouterr().out
         assert "2x more efficient than all-reduce" in said
@@ -148,9 +151,11 @@ def test_the_time_of_a_message_is_fitted(folder, capsys):
     status, found = puzzle(folder, "bandwidth --bytes 8,64K,1M --iters 3")
     assert (status, found["end"]["wrong"]) == (0, 0)
     assert found["end"]["measured"] == found["end"]["of"] == len(found["rows"]) == 4
-    assert [row["bytes"] for row in found["rows"] if row["what"] == "time"] == [8, 1 << 16, 1 << 20]
-    (fitted,) = [row for row in found["rows"] if row["what"] == "fit"]
-    assert fitted["theoretical_GBps"] is None
-    assert fitted["n_half"] == pytest.approx(fitted["latency"] * fitted["bandwidth"])
+    assert [row["bytes"] for row in found["rows"] if row["op"] == "message"] == [8, 1 << 16, 1 << 20]
+    (fitted,) = [row for row in found["rows"] if row["op"] == "fit"]
+    figures = {name: (one["value"], one["unit"]) for name, one in fitted["figures"].items()}
+    assert figures["theoretical"] == (None, "GB/s")
+    product = figures["latency"][0] * 1e-6 * figures["fitted bandwidth"][0] * 1e9
+    assert figures["n_1/2"] == (pytest.approx(product, rel=1e-4), "B")
     if WORLD.rank == 0:
         assert "not reported" in capsys.readouterr().out

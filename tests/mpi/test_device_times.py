@@ -27,7 +27,7 @@ def medians(arguments):
         assert run([*arguments.split(), "--buffers", "cupy", "--json", str(file)]) == 0
         rows = WORLD.bcast(results.read(file)["rows"] if RANK == 0 else None, root=0)
         WORLD.Barrier()
-    return {row["bytes"]: (statistics.median(row["time_us"]["samples"]), row["path"]) for row in rows}
+    return {row["bytes"]: (statistics.median(row["times"]["mpicoll"]["samples"]), row["path"]) for row in rows}
 
 
 @pytest.mark.case("BENCH-NOSYNC", "IPC-VISIBLE")

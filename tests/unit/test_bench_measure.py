@@ -11,7 +11,7 @@ from mpicoll.bench.measure.budget import FIRST, GRACE, MOST, PATIENCE, Budget, m
 from mpicoll.bench.measure.statistics import FEWEST, Statistics, figure, interval, noise
 from mpicoll.bench.output.report import COMPLAINTS, Report
 from mpicoll.bench.output.results import SCHEMA, Results, read
-from mpicoll.bench.output.rows import Measurement
+from mpicoll.bench.output.rows import MeasuredCall, Measurement
 from mpicoll.bench.request.cases import CALLS, make_case
 from mpicoll.bench.tables import times
 
@@ -145,7 +145,8 @@ def test_a_run_ends_when_it_has_taken_many_times_its_budget():
 
 def measured(name, in_place, wrong=0, size=4):
     case = make_case(CALLS[name], 4000, "float32", size, "SUM", 1)
-    return Measurement(case, Way("ring", 2, "host", "test"), in_place, np.array([2e-6, 4e-6, 4e-6]), wrong)
+    call = MeasuredCall(case, Way("ring", 2, "host", "test"), in_place, "ring/2")
+    return Measurement(call, np.array([2e-6, 4e-6, 4e-6]), wrong)
 
 
 def test_a_line_has_both_forms():
@@ -185,19 +186,20 @@ def test_a_line_has_the_baselines():
     ours = "allreduce 4000 1000 float32 sum -1 ring/2@host 4.00 1.000 1.500 0"
     assert " ".join(line.split()) == f"{ours} 2.00 0.50 - - - - - - - - - -"
     assert len(head[-2]) == len(line)
-    assert one.record()["baselines"] == {
-        "nccl": {
-            "time_us": {
-                "median": 2.0,
-                "spread": 0.25,
-                "least": 2.0,
-                "mean": 2.333,
-                "p99": 2.98,
-                "samples": [3.0, 2.0, 2.0],
-            },
-            "ratio": 0.5,
-        }
+    assert one.record()["times"]["nccl"] == {
+        "median": 2.0,
+        "ci_low": 2.0,
+        "ci_high": 3.0,
+        "spread": 0.25,
+        "least": 2.0,
+        "mean": 2.333,
+        "p99": 2.98,
+        "outliers": 0,
+        "invalid": 0,
+        "number": 3,
+        "samples": [3.0, 2.0, 2.0],
     }
+    assert one.record()["figures"]["ratio nccl"] == {"value": 0.5, "unit": ""}
 
 
 def test_the_file_has_everything(tmp_path):
@@ -213,16 +215,12 @@ def test_the_file_has_everything(tmp_path):
     assert (found["schema"], found["mode"], found["facts"]) == (SCHEMA, "times", {"ranks": 4})
     assert found["refused"] == [{"what": "allgather", "name": "bruck", "reason": "is tired"}]
     (row,) = found["rows"]
-    assert row["time_us"] == {
-        "median": 4.0,
-        "spread": 0.5,
-        "least": 2.0,
-        "mean": 3.333,
-        "p99": 4.0,
-        "samples": [2.0, 4.0, 4.0],
-    }
-    assert (row["number"], row["busbw_GBps"], row["algorithm"], row["root"]) == (3, 1.5, "ring", None)
-    assert row["mode"] == "times"
+    ours = row["times"]["mpicoll"]
+    assert (ours["median"], ours["ci_low"], ours["ci_high"], ours["spread"]) == (4.0, 2.0, 4.0, 0.5)
+    assert (ours["least"], ours["mean"], ours["number"], ours["samples"]) == (2.0, 3.333, 3, [2.0, 4.0, 4.0])
+    assert row["figures"]["busbw"] == {"value": 1.5, "unit": "GB/s"}
+    assert (row["mode"], row["algorithm"], row["asked"], row["root"]) == ("times", "ring", "ring/2", None)
+    assert (row["ranks"], row["memory"]) == (4, "host")
     end = found["end"]
     assert (end["verdict"], end["wrong"], end["measured"], end["of"]) == ("OK", 0, 1, 1)
 

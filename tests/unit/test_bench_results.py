@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import mpicoll
 from mpicoll.bench.output.results import Results, read
 
 
@@ -57,12 +58,49 @@ def test_a_full_disk_is_found_before_the_run():
         Results(Path("/dev/full")).begin(mode="times")
 
 
-@pytest.mark.parametrize("text", ["", "[]\n", '{"schema": 1}\n', '{"kind": "header", "schema": 2}\n', "# text"])
+@pytest.mark.parametrize("text", ["", "[]\n", '{"schema": 1}\n', '{"kind": "header", "schema": 3}\n', "# text"])
 def test_another_file_is_not_read(tmp_path, text):
     file = tmp_path / "run.json"
     file.write_text(text)
-    with pytest.raises(ValueError, match="does not begin with a header of schema 1"):
+    with pytest.raises(ValueError, match="does not begin with a header of schema 1 or 2"):
         read(file)
+
+
+def test_rows_of_schema_1_are_handed_out_in_schema_2(tmp_path):
+    """Times by name, figures with units; ranks, memory and what was asked for come from the rest of the file."""
+    row = {"mode": "times", "op": "bcast", "algorithm": "ring", "segments": 2, "reason": "algorithm= in the call"}
+    row |= {"time_us": {"median": 4.0, "samples": [4.0, 5.0]}, "algbw_GBps": 1.5, "number": 2, "wrong": 0}
+    row |= {"baselines": {"nccl": {"time_us": {"median": 2.0, "low": 1.0}, "ratio": 0.5}}}
+    header = {"kind": "header", "schema": 1, "facts": {"ranks": 4, "buffers": "cupy"}}
+    file = tmp_path / "old.json"
+    file.write_text("\n".join(map(json.dumps, (header, {"kind": "row", **row}))))
+    (found,) = read(file)["rows"]
+    ours = {"median": 4.0, "samples": [4.0, 5.0], "number": 2}
+    assert found["times"] == {"mpicoll": ours, "nccl": {"median": 2.0, "ci_low": 1.0}}
+    assert found["figures"] == {"ratio nccl": {"value": 0.5, "unit": ""}, "algbw": {"value": 1.5, "unit": "GB/s"}}
+    assert (found["ranks"], found["memory"], found["asked"], found["wrong"]) == (4, "device", "ring/2", 0)
+
+
+KEPT = sorted((Path(mpicoll.__file__).parent.parent / "bench" / "results").glob("*.json"))
+
+
+@pytest.mark.parametrize("mode", ["times", "overlap", "overhead", "breakdown"])
+def test_kept_results_are_of_one_form(mode):
+    rows = [row for file in KEPT for row in rows_of(file) if row.get("mode") == mode]
+    assert rows
+    for row in rows:
+        assert {"mode", "op", "bytes", "ranks", "memory", "times", "figures", "wrong"} <= row.keys()
+        assert all("median" in times for times in row["times"].values())
+        assert all({"value", "unit"} <= figure.keys() for figure in row["figures"].values())
+        assert not [name for name in row if name.endswith(("_us", "_GBps"))]
+
+
+def rows_of(file):
+    """Rows of a kept file; none of one that has another form."""
+    try:
+        return read(file)["rows"]
+    except (ValueError, AttributeError):
+        return []
 
 
 def test_a_run_without_a_file_writes_none():

@@ -28,8 +28,7 @@ def row(op, nbytes, ours, theirs, in_place=False, ranks=4):
         "redop": case.redop or None,
         "root": 0 if call.row.rooted else None,
         "in_place": in_place,
-        "time_us": {"median": ours},
-        "baselines": {"nccl": {"time_us": {"median": theirs}}} if theirs else {},
+        "times": {"mpicoll": {"median": ours}} | ({"nccl": {"median": theirs}} if theirs else {}),
     }
 
 

@@ -1,11 +1,11 @@
 """The file of results: JSON lines, each written when it is known, so that an interrupted run keeps the others.
 
-    {"kind": "header", "schema": 1, "tool": "mpicoll.bench", "mode": "times", "measurements": 2, "facts": {...}, ...}
+    {"kind": "header", "schema": 2, "tool": "mpicoll.bench", "mode": "times", "measurements": 2, "facts": {...}, ...}
     {"kind": "refused", "what": "allgather", "name": "bruck", "reason": "..."}
-    {"kind": "row", "mode": "times", "op": "bcast", "bytes": 8, ..., "time_us": {"median": 4.1, ...}}
+    {"kind": "row", "mode": "times", "op": "bcast", "bytes": 8, ..., "times": {"mpicoll": {"median": 4.1, ...}}, ...}
     {"kind": "end", "verdict": "OK", "wrong": 0, "measured": 2, "of": 2, "seconds": 1.5}
 
-A file without the last line is of a run that was killed.
+A file without the last line is of a run that was killed.  `docs/results.md` says what every field is.
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ import threading
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from mpicoll.bench.output import schema1
+
 #: of the file; raised when a reader must change
-SCHEMA = 1
+SCHEMA = 2
+#: schemas that can be read
+KNOWN = (1, SCHEMA)
 
 
 class Results:
@@ -63,17 +67,22 @@ class Results:
 def read(path: Path) -> dict[str, Any]:
     """Return a file's header, with its lists `rows` and `refused`, and `end`: the last line, or None.
 
+    Rows of schema 1 are handed out as those of schema 2.
+
     Raises:
         ValueError: the file is something else.
     """
     lines = [found for text in path.read_text(encoding="utf-8").splitlines() if (found := _line(text))]
-    if not lines or (lines[0].get("kind"), lines[0].get("schema")) != ("header", SCHEMA):
-        raise ValueError(f"{path} does not begin with a header of schema {SCHEMA}")
+    if not lines or lines[0].get("kind") != "header" or lines[0].get("schema") not in KNOWN:
+        raise ValueError(f"{path} does not begin with a header of schema {' or '.join(map(str, KNOWN))}")
     by_kind: dict[str, list[dict[str, Any]]] = {"header": [], "refused": [], "row": [], "end": []}
     for line in lines:
         by_kind[line.pop("kind")].append(line)
     end = by_kind["end"][0] if by_kind["end"] else None
-    return {**by_kind["header"][0], "rows": by_kind["row"], "refused": by_kind["refused"], "end": end}
+    (header,), rows = by_kind["header"][:1], by_kind["row"]
+    if header["schema"] == 1:
+        rows = [schema1.converted(row, header.get("facts", {})) for row in rows]
+    return {**header, "rows": rows, "refused": by_kind["refused"], "end": end}
 
 
 def _line(text: str) -> dict[str, Any] | None:

@@ -1,8 +1,8 @@
-"""Rows of the tables: what is known of one measurement, as a record for the file and as cells for the table."""
+"""Rows: what is known of one measurement, as a record for the file (`docs/results.md`) and as cells for the table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -13,11 +13,14 @@ from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.measure.statistics import Statistics
 from mpicoll.bench.request.cases import Case
 
+#: a part of a row as JSON has it
+Record = dict[str, Any]
+
 
 class Row(Protocol):
     """One measurement."""
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """Return it for the file."""
 
 
@@ -29,24 +32,71 @@ class TableRow(Row, Protocol):
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """One case in one form.
+class MeasuredCall:
+    """A collective call that was measured.
 
     Attributes:
         case: what was called.
         way: how it was carried out.
         in_place: the form.
-        seconds: of every timed call, the slowest rank's.
-        wrong: wrong elements of all ranks in the validated calls.
-        baselines: the same of each baseline that could serve.
+        asked: `algorithm=` as it was given; "auto" for a choice of mpicoll's.
+        memory: where the arrays are, "host" or "device".
     """
 
     case: Case
     way: Way
     in_place: bool
+    asked: str = "auto"
+    memory: str = "host"
+
+    def record(self, times: Mapping[str, Record], figures: Mapping[str, Record], wrong: int | None = None) -> Record:
+        """Return the row of a call.
+
+        Args:
+            times: by name, what `timed` returns.
+            figures: by name, what `quantity` returns.
+            wrong: wrong elements; None where no results were validated.
+        """
+        case = self.case
+        return {
+            "op": case.call.name,
+            "collective": case.call.row.name,
+            "bytes": case.nbytes,
+            "count": case.count,
+            "dtype": case.dtype,
+            "redop": case.redop or None,
+            "root": case.root if case.call.row.rooted else None,
+            "in_place": self.in_place,
+            "ranks": case.size,
+            "memory": self.memory,
+            **asdict(self.way),
+            "asked": self.asked,
+            "times": dict(times),
+            "figures": dict(figures),
+            "wrong": wrong,
+        }
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The times of one call, and of the baselines beside it.
+
+    Attributes:
+        call: what was measured.
+        seconds: of every timed call, the slowest rank's.
+        wrong: wrong elements of all ranks in the validated calls.
+        baselines: the seconds of each baseline that could serve.
+    """
+
+    call: MeasuredCall
     seconds: NDArray[np.float64]
     wrong: int
     baselines: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    @property
+    def case(self) -> Case:
+        """What was called."""
+        return self.call.case
 
     @property
     def statistics(self) -> Statistics:
@@ -67,50 +117,57 @@ class Measurement:
         """A baseline's median time over ours."""
         return Statistics.of(self.baselines[baseline]).median / self.statistics.median
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """Return it for the file."""
-        return {
-            **described(self.case, self.way, self.in_place),
-            "number": self.seconds.size,
-            "time_us": _times(self.seconds),
-            "algbw_GBps": self.algbw,
-            "busbw_GBps": self.busbw,
-            "wrong": self.wrong,
-            "baselines": {
-                name: {"time_us": _times(seconds), "ratio": round(self.ratio(name), 4)}
-                for name, seconds in self.baselines.items()
-            },
-        }
+        times = {name: timed(seconds) for name, seconds in {"mpicoll": self.seconds, **self.baselines}.items()}
+        figures = {"algbw": quantity(self.algbw, "GB/s"), "busbw": quantity(self.busbw, "GB/s")}
+        figures |= {f"ratio {name}": quantity(self.ratio(name), "") for name in self.baselines}
+        return self.call.record(times, figures, self.wrong)
 
 
-def described(case: Case, way: Way, in_place: bool) -> dict[str, Any]:
-    """Return the call and its way, for the file."""
+def timed(seconds: NDArray[np.float64], invalid: int = 0) -> Record:
+    """Return a summary in microseconds with the samples, for the file.
+
+    Args:
+        seconds: the samples.
+        invalid: samples that were dropped, because a rank was late.
+    """
+    return {**summary(Statistics.of(seconds), invalid), "samples": [_micro(s) for s in seconds]}
+
+
+def summary(times: Statistics, invalid: int = 0) -> Record:
+    """Return a summary in microseconds, for the file."""
     return {
-        "op": case.call.name,
-        "collective": case.call.row.name,
-        "bytes": case.nbytes,
-        "count": case.count,
-        "dtype": case.dtype,
-        "redop": case.redop or None,
-        "root": case.root if case.call.row.rooted else None,
-        "in_place": in_place,
-        **asdict(way),
+        "median": _micro(times.median),
+        "ci_low": _micro(times.low),
+        "ci_high": _micro(times.high),
+        "spread": _micro(times.spread),
+        "least": _micro(times.least),
+        "mean": _micro(times.mean),
+        "p99": _micro(times.p99),
+        "outliers": times.outliers,
+        "invalid": invalid,
+        "number": times.number,
     }
 
 
-def _times(seconds: NDArray[np.float64]) -> dict[str, Any]:
-    """Return a summary in microseconds, and the samples."""
-    return {**summary(Statistics.of(seconds)), "samples": [_micro(s) for s in seconds]}
+def quantity(value: float | None, unit: str, spread: float | None = None) -> Record:
+    """Return a figure with its unit, for the file; one that is not above its spread is None.
+
+    Args:
+        value: of the figure; None where it is not known.
+        unit: of the value and the spread; "" for a ratio.
+        spread: of the figure; None where it has none.
+    """
+    known = value is not None and (spread is None or abs(value) > spread)
+    return {"value": _digits(value) if known else None, "unit": unit} | (
+        {} if spread is None else {"spread": _digits(spread)}
+    )
 
 
-def summary(times: Statistics) -> dict[str, float]:
-    """Return a summary in microseconds, for the file."""
-    return {name: _micro(value) for name, value in asdict(times).items() if name != "number"}
-
-
-def difference(value: float, spread: float) -> dict[str, float | None]:
-    """Return seconds and their spread in microseconds, for the file; a difference below its noise is None."""
-    return {"median": _micro(value) if abs(value) > spread else None, "spread": _micro(spread)}
+def _digits(value: float | None) -> float | None:
+    """Return a number with the digits that mean something."""
+    return None if value is None else float(f"{value:.6g}")
 
 
 def _micro(seconds: float) -> float:

@@ -7,7 +7,6 @@ T = latency + size / bandwidth is fitted, by the least squares of relative error
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -15,8 +14,9 @@ import numpy as np
 from mpicoll.bench.measure.backends import in_memory
 from mpicoll.bench.measure.statistics import Statistics
 from mpicoll.bench.output.columns import Column, Columns
+from mpicoll.bench.output.rows import Record, quantity
 from mpicoll.bench.puzzles.chains import Chains, Pair, check
-from mpicoll.bench.puzzles.finding import Finding, plus_minus, rounded
+from mpicoll.bench.puzzles.finding import Finding, plus_minus
 from mpicoll.bench.puzzles.fit import Fit, fit, reached_half
 from mpicoll.bench.puzzles.link import Link
 from mpicoll.bench.puzzles.links import links
@@ -69,9 +69,8 @@ def measure(bench: Bench, asked: PuzzleOptions) -> None:
     report.head(SUMMARY, "#")
     for link, (fitted, found) in fits.items():
         report.line(*summary(link, fitted, medians(found)))
-        figures = {"theoretical_GBps": link.theoretical, "GBps": achieved(medians(found))[1]}
-        figures |= {"n_half": fitted.half, **asdict(fitted)} if isinstance(fitted, Fit) else {}
-        report.keep(Finding({"what": "fit", "link": link.words, **figures}))
+        figures = speeds(link, achieved(medians(found))[1]) | (of_fit(fitted) if isinstance(fitted, Fit) else {})
+        report.keep(Finding("fit", {"link": link.words}, figures=figures))
     report.say("#", *(f"# {line}" for link, (f, found) in fits.items() for line in sentences(link, f, medians(found))))
 
 
@@ -111,9 +110,25 @@ def _print(bench: Bench, link: Link, pair: Pair, found: Mapping[int, Statistics]
         speed = size / one.median / 1e9
         by_fit = f"{fitted.seconds(size) * 1e6:.2f}" if isinstance(fitted, Fit) else "-"
         bench.report.line(str(size), plus_minus(one, 1e6), by_fit, f"{speed:.3f}", link.share(speed) or "not reported")
-        row = {"link": link.words, "theoretical_GBps": link.theoretical, "pair": pair, "bytes": size}
-        bench.report.keep(Finding({"what": "time", **row, "GBps": speed, "time_us": rounded(one, 1e6)}))
+        about = {"link": link.words, "pair": pair, "bytes": size}
+        bench.report.keep(Finding("message", about, {"message": one}, speeds(link, speed)))
     return fitted
+
+
+def speeds(link: Link, speed: float) -> dict[str, Record]:
+    """Return the figures of a link: the bandwidth that was reached, and the theoretical one."""
+    return {"bandwidth": quantity(speed, "GB/s"), "theoretical": quantity(link.theoretical, "GB/s")}
+
+
+def of_fit(fitted: Fit) -> dict[str, Record]:
+    """Return the figures of a fit."""
+    return {
+        "latency": quantity(fitted.latency * 1e6, "us"),
+        "fitted bandwidth": quantity(fitted.bandwidth / 1e9, "GB/s"),
+        "n_1/2": quantity(fitted.half, "B"),
+        "error": quantity(100 * fitted.error, "%"),
+        "worst error": quantity(100 * fitted.worst, "%"),
+    }
 
 
 def fitted_or_why(times: Mapping[int, float]) -> Fit | str:

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mpicoll.bench.measure.statistics import Statistics
+from mpicoll.bench.output.rows import Record, quantity, summary
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Figures that were found, by name."""
+    """What was found of a thing that is no collective call.
 
-    found: dict[str, Any]
+    Attributes:
+        op: name of what was measured.
+        about: what else names it: its pair, its bytes, its link.
+        times: by name, in seconds.
+        figures: by name, what `quantity` returns.
+    """
 
-    def record(self) -> dict[str, Any]:
+    op: str
+    about: dict[str, Any]
+    times: dict[str, Statistics] = field(default_factory=dict)
+    figures: dict[str, Record] = field(default_factory=dict)
+
+    def record(self) -> Record:
         """Return it for the file."""
-        return self.found
+        times = {name: summary(one) for name, one in self.times.items()}
+        return {"op": self.op, **self.about, "times": times, "figures": self.figures, "wrong": None}
 
 
-def rounded(one: Statistics, scale: float = 1.0) -> dict[str, float]:
-    """Return a summary for the file, in the unit of its samples times `scale`."""
-    return {name: value if name == "number" else float(f"{value * scale:.5g}") for name, value in asdict(one).items()}
+def measured(one: Statistics, unit: str) -> Record:
+    """Return a figure with its spread for the file; samples that are the figures themselves are not below noise."""
+    return quantity(one.median, unit) | {"spread": quantity(one.spread, unit)["value"]}
 
 
 def plus_minus(one: Statistics, scale: float = 1.0) -> str:

@@ -15,10 +15,11 @@ from mpicoll.bench.errors import RequestError, anywhere
 from mpicoll.bench.measure.backends import in_memory
 from mpicoll.bench.measure.statistics import Statistics
 from mpicoll.bench.output.columns import Column, Columns
+from mpicoll.bench.output.rows import quantity
 from mpicoll.bench.puzzles import case as own
 from mpicoll.bench.puzzles.chains import Chains, Pair, check
 from mpicoll.bench.puzzles.clusters import clusters, sentences
-from mpicoll.bench.puzzles.finding import Finding, plus_minus, rounded
+from mpicoll.bench.puzzles.finding import Finding, measured, plus_minus
 from mpicoll.bench.puzzles.heat import LEGEND, heat, plot
 from mpicoll.bench.puzzles.link import Link
 from mpicoll.bench.puzzles.links import links
@@ -80,10 +81,11 @@ def _keep(bench: Bench, kind: str, nbytes: int, found: Mapping[Pair, Statistics]
         found: microseconds of a latency, GB/s of all else.
         joined: the pairs' links.
     """
-    unit = "time_us" if kind == "latency" else "GBps"
+    name, unit = ("latency", "us") if kind == "latency" else ("bandwidth", "GB/s")
     for pair, one in sorted(found.items()):
-        link = {"link": joined[pair].words, "theoretical_GBps": joined[pair].theoretical}
-        bench.report.keep(Finding({"what": kind, "pair": pair, "bytes": nbytes, unit: rounded(one), **link}))
+        about = {"pair": pair, "bytes": nbytes, "link": joined[pair].words}
+        figures = {name: measured(one, unit), "theoretical": quantity(joined[pair].theoretical, "GB/s")}
+        bench.report.keep(Finding(kind, about, figures=figures))
 
 
 def _maps(figures: Figures, nbytes: int, size: int) -> list[str]:
@@ -117,11 +119,11 @@ def _print_case(
     what = f"rank 0 sends {repeat} x {in_words(nbytes)} to each of {targets} at the same time"
     report.head(STREAMS, "#", f"# the puzzle's case: {what}; {case.how}", "#")
     for pair, speed in speeds.items():
-        time, link = Statistics.of(case.seconds[pair] * 1e3), joined[pair].words
-        figures = plus_minus(time), f"{speed.median:.2f}", f"{alone[pair].median:.2f}"
-        report.line(*(str(rank) for rank in pair), *figures, f"  {link}")
-        found = {"what": "one source", "pair": pair, "bytes": nbytes, "repeat": repeat, "link": link}
-        report.keep(Finding({**found, "GBps": rounded(speed), "time_ms": rounded(time)}))
+        time, link = Statistics.of(case.seconds[pair]), joined[pair].words
+        cells = plus_minus(time, 1e3), f"{speed.median:.2f}", f"{alone[pair].median:.2f}"
+        report.line(*(str(rank) for rank in pair), *cells, f"  {link}")
+        about = {"pair": pair, "bytes": nbytes, "repeat": repeat, "link": link}
+        report.keep(Finding("one source", about, {"stream": time}, {"bandwidth": measured(speed, "GB/s")}))
     report.say("#", *(f"# {line}" for line in sentences(clusters(speeds, joined))))
     return case
 

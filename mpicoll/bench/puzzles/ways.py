@@ -21,10 +21,11 @@ from mpicoll.bench.measure.budget import measure as timed
 from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.measure.statistics import Statistics
 from mpicoll.bench.output.columns import Column, Columns
+from mpicoll.bench.output.rows import quantity
 from mpicoll.bench.puzzles.chains import rest
 from mpicoll.bench.puzzles.compare import ALONE, DIRECT, Outcome, against_direct, of_reduce_scatter
 from mpicoll.bench.puzzles.factors import predict
-from mpicoll.bench.puzzles.finding import Finding, plus_minus, rounded
+from mpicoll.bench.puzzles.finding import Finding, plus_minus
 from mpicoll.bench.puzzles.options import FACTOR, PuzzleOptions
 from mpicoll.bench.request.cases import CALLS, Case, make_case
 from mpicoll.bench.request.jobs import LARGEST
@@ -168,7 +169,8 @@ def _print(bench: Bench, case: Case, outcome: Outcome, name: str, algorithms: li
         *(str(size), str(case.nbytes), f"  {name}", plus_minus(time, 1e6), f"{predicted.total * 1e6:.2f}"),
         *(f"{outcome.ratio(name):.2f}", f"  {factor}, {100 * part:.0f} %", ", ".join(algorithms)),
     )
-    terms = {f"{predicted.name(key)}_us": round(value * 1e6, 3) for key, value in predicted.seconds.items()}
-    found = {"ranks": size, "bytes": case.nbytes, "way": name, "algorithms": algorithms}
-    found |= {"predicted_us": round(predicted.total * 1e6, 3), "terms": terms, "to_direct": outcome.ratio(name)}
-    bench.report.keep(Finding({**found, "time_us": rounded(time, 1e6)}))
+    about = {"ranks": size, "bytes": case.nbytes, "algorithms": algorithms}
+    terms = {predicted.name(key): value for key, value in predicted.seconds.items()}
+    figures = {"to direct": quantity(outcome.ratio(name), ""), "predicted": quantity(predicted.total * 1e6, "us")}
+    figures |= {f"predicted: {key}": quantity(value * 1e6, "us") for key, value in terms.items()}
+    bench.report.keep(Finding(name, about, {"mpicoll": time}, figures))

@@ -16,6 +16,7 @@ from mpicoll.bench.measure.backends import Backend, in_memory
 from mpicoll.bench.measure.budget import Budget
 from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.output.report import Report
+from mpicoll.bench.output.rows import MeasuredCall
 from mpicoll.bench.request.jobs import Job, forms
 from mpicoll.bench.request.options import PATIENCE, Options
 from mpicoll.errors import UnsupportedError
@@ -67,6 +68,11 @@ class Bench:
     def arrays(self, job: Job, in_place: bool) -> Arrays:
         """Return a job's arrays, allocated."""
         return in_memory(self.world, partial(Arrays, job.case, in_place, self.world.rank, self.backend))
+
+    def called(self, job: Job, way: Way, in_place: bool) -> MeasuredCall:
+        """Return a job's call in one form, for its row."""
+        memory = "host" if self.backend.kind == "numpy" else "device"
+        return MeasuredCall(job.case, way, in_place, job.algorithm or "auto", memory)
 
     @contextmanager
     def leaving_out(self, job: Job, in_place: bool) -> Iterator[None]:

@@ -16,16 +16,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.contestants.instrument import KINDS, Stopwatch
+from mpicoll.bench.measure.statistics import Statistics
 from mpicoll.bench.output.columns import Column, Columns
-from mpicoll.bench.output.rows import described
-from mpicoll.bench.request.cases import Case
+from mpicoll.bench.output.rows import MeasuredCall, Record, summary
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.tables.bench import Bench
 from mpicoll.runtime.program.bound import observed
@@ -46,43 +44,36 @@ COLUMNS = Columns(
 
 @dataclass(frozen=True)
 class Breakdown:
-    """One call's time, in medians over its repetitions.
+    """One call's time.
 
     Attributes:
-        case: what was called.
-        way: how it was carried out.
-        in_place: the form.
+        call: what was measured.
         ranks: rank 0 and the slowest one: seconds by kind, and "total".
     """
 
-    case: Case
-    way: Way
-    in_place: bool
-    ranks: dict[int, dict[str, float]]
+    call: MeasuredCall
+    ranks: dict[int, dict[str, Statistics]]
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """Return it for the file."""
-        ranks = [{"rank": rank, **_micro(seconds)} for rank, seconds in self.ranks.items()]
-        return described(self.case, self.way, self.in_place) | {"ranks": ranks}
+        parts = ((f"rank {rank}: {kind}", one) for rank, kinds in self.ranks.items() for kind, one in kinds.items())
+        return self.call.record({name: summary(one) for name, one in parts}, {})
 
     def cells(self) -> Iterator[tuple[str, ...]]:
         """Yield the cells of each rank."""
-        form = "in place" if self.in_place else "out of place"
-        start = self.case.call.name, str(self.case.nbytes), f" {self.way}", form
+        case, form = self.call.case, "in place" if self.call.in_place else "out of place"
+        start = case.call.name, str(case.nbytes), f" {self.call.way}", form
         for rank, seconds in self.ranks.items():
             yield (*start, str(rank), *_cells(seconds))
 
 
-def _micro(seconds: dict[str, float]) -> dict[str, float]:
-    return {f"{kind}_us": round(value * 1e6, 3) for kind, value in seconds.items()}
-
-
-def _cells(seconds: dict[str, float]) -> Iterator[str]:
-    """Yield the time in all, and of each kind the time and its percentage."""
-    yield f"{seconds['total'] * 1e6:.2f}"
+def _cells(seconds: dict[str, Statistics]) -> Iterator[str]:
+    """Yield the median in all, and of each kind the median and its percentage."""
+    total = seconds["total"].median
+    yield f"{total * 1e6:.2f}"
     for kind in KINDS:
-        yield f"{seconds[kind] * 1e6:.2f}"
-        yield f"{100 * seconds[kind] / seconds['total']:.0f}%"
+        yield f"{seconds[kind].median * 1e6:.2f}"
+        yield f"{100 * seconds[kind].median / total:.0f}%"
 
 
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
@@ -93,11 +84,11 @@ def table(bench: Bench, jobs: Iterable[Job]) -> None:
         for _ in range(1 + bench.options.warmup):
             call()
         times = _take(call, bench, bench.options.iterations or ITERATIONS)
-        mine = dict(zip((*KINDS, "total"), map(float, np.median(times, axis=0)), strict=True))
+        mine = dict(zip((*KINDS, "total"), map(Statistics.of, times.T), strict=True))
         everyone = bench.world.allgather(mine)
-        slowest = max(range(bench.world.size), key=lambda rank: everyone[rank]["total"])
+        slowest = max(range(bench.world.size), key=lambda rank: everyone[rank]["total"].median)
         ranks = {rank: everyone[rank] for rank in (0, slowest)}
-        bench.report.add(Breakdown(job.case, way, arrays.in_place, ranks))
+        bench.report.add(Breakdown(bench.called(job, way, arrays.in_place), ranks))
 
 
 def _take(call: Callable[[], object], bench: Bench, iterations: int) -> NDArray[np.float64]:

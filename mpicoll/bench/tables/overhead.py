@@ -26,8 +26,7 @@ from mpicoll.bench.measure.budget import measure
 from mpicoll.bench.measure.clock import loops
 from mpicoll.bench.measure.statistics import Statistics, figure, noise
 from mpicoll.bench.output.columns import Column, Columns
-from mpicoll.bench.output.rows import described, difference, summary
-from mpicoll.bench.request.cases import Case
+from mpicoll.bench.output.rows import MeasuredCall, Record, quantity, summary
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.tables import patterns
 from mpicoll.bench.tables.bench import Bench
@@ -56,9 +55,7 @@ class Overhead:
     """One call; its times are the slowest rank's.
 
     Attributes:
-        case: what was called.
-        way: how it was carried out.
-        in_place: the form.
+        call: what was measured.
         messages: of the rank with the most.
         blocking: the blocking call.
         by_hand: its messages alone.
@@ -67,9 +64,7 @@ class Overhead:
         per_call: the blocking call with an empty program.
     """
 
-    case: Case
-    way: Way
-    in_place: bool
+    call: MeasuredCall
     messages: int
     blocking: Statistics
     by_hand: Statistics
@@ -95,19 +90,19 @@ class Overhead:
         each, spread = self.per_message
         return self.per_call.median <= PER_CALL and not max(PER_MESSAGE, spread) < each
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """Return it for the file; a difference below its noise is None."""
-        found = described(self.case, self.way, self.in_place) | {"messages": self.messages}
-        for name in ("blocking", "by_hand", "nonblocking", "persistent", "per_call"):
-            found[f"{name}_us"] = summary(getattr(self, name))
-        extra, each = difference(*self.extra), difference(*self.per_message)
-        return found | {"extra_us": extra, "per_message_us": each, "within_budget": self.within}
+        names = ("blocking", "by_hand", "nonblocking", "persistent", "per_call")
+        times = {name.replace("_", " "): summary(getattr(self, name)) for name in names}
+        differences = {"extra": self.extra, "per message": self.per_message}
+        figures = {name: quantity(value * 1e6, "us", spread * 1e6) for name, (value, spread) in differences.items()}
+        return self.call.record(times, {"messages": quantity(self.messages, ""), **figures})
 
     def cells(self) -> Iterator[tuple[str, ...]]:
         """Yield its cells."""
         times = self.blocking, self.by_hand, self.nonblocking, self.persistent, self.per_call
         yield (
-            *(self.case.call.name, str(self.case.nbytes), f" {self.way}", str(self.messages)),
+            *(self.call.case.call.name, str(self.call.case.nbytes), f" {self.call.way}", str(self.messages)),
             *(f"{one.median * 1e6:.2f}" for one in times),
             *(figure(value * 1e6, spread * 1e6) for value, spread in (self.extra, self.per_message)),
             "" if self.within else " beyond the budget",
@@ -142,7 +137,8 @@ def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Overhead:
         per_call = max(bench.world.allgather(alone), key=lambda one: one.median)
     messages = max(bench.world.allgather(len(bound.requests)))
     call, hand, nonblocking, persistent = map(Statistics.of, seconds)
-    return Overhead(job.case, way, arrays.in_place, messages, call, hand, nonblocking, persistent, per_call)
+    measured = bench.called(job, way, arrays.in_place)
+    return Overhead(measured, messages, call, hand, nonblocking, persistent, per_call)
 
 
 def _begun(start: Callable[[], Any]) -> None:

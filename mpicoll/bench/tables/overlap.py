@@ -20,13 +20,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.measure.backends import Backend, DeviceBackend
 from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.measure.statistics import Statistics, figure, noise
 from mpicoll.bench.output.columns import Column, Columns
-from mpicoll.bench.output.rows import described, summary
-from mpicoll.bench.request.cases import Case
+from mpicoll.bench.output.rows import MeasuredCall, Record, quantity, summary
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.tables.bench import Bench
 from mpicoll.settings import settings
@@ -56,17 +54,13 @@ class Overlap:
     """One call; its times are the slowest rank's.
 
     Attributes:
-        case: what was called.
-        way: how it was carried out.
-        in_place: the form.
+        call: what was measured.
         pure: the call alone.
         compute: the computation alone.
         total: both together.
     """
 
-    case: Case
-    way: Way
-    in_place: bool
+    call: MeasuredCall
     pure: Statistics
     compute: Statistics
     total: Statistics
@@ -87,17 +81,16 @@ class Overlap:
         spread = 100 * noise(self.pure, self.compute, self.total) / self.pure.median
         return max(spread, self.hidden - 100)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """Return it for the file; an overlap below its noise is None."""
-        times = {f"{name}_us": summary(getattr(self, name)) for name in ("pure", "compute", "total")}
-        percent = self.percent if self.percent > self.noise else None
-        return described(self.case, self.way, self.in_place) | times | {"percent": percent, "noise": self.noise}
+        times = {name: summary(getattr(self, name)) for name in ("pure", "compute", "total")}
+        return self.call.record(times, {"overlap": quantity(self.percent, "%", self.noise)})
 
     def cells(self) -> Iterator[tuple[str, ...]]:
         """Yield its cells."""
         times = (f"{one.median * 1e6:.1f}" for one in (self.pure, self.compute, self.total))
         overlap = figure(self.percent, self.noise)
-        yield (self.case.call.name, str(self.case.nbytes), f" {self.way}", *times, overlap)
+        yield (self.call.case.call.name, str(self.call.case.nbytes), f" {self.call.way}", *times, overlap)
 
 
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
@@ -108,7 +101,7 @@ def table(bench: Bench, jobs: Iterable[Job]) -> None:
         start = partial(method, *arrays.arguments, algorithm=job.algorithm)
         seconds = bench.options.compute or 0.0
         times = overlap(start, bench.clock, bench.backend, seconds, bench.options.iterations or 10)
-        bench.report.add(Overlap(job.case, way, arrays.in_place, *times))
+        bench.report.add(Overlap(bench.called(job, way, arrays.in_place), *times))
 
 
 def overlap(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from mpicoll.bench.measure.budget import measure
 from mpicoll.bench.measure.clock import loops
 from mpicoll.bench.measure.statistics import Statistics, figure, noise
 from mpicoll.bench.output.columns import Column, Columns
-from mpicoll.bench.output.rows import difference, summary
+from mpicoll.bench.output.rows import Record, quantity, summary
 from mpicoll.bench.tables.bench import Bench
 
 #: message sizes where none are given
@@ -54,7 +54,7 @@ class Repeated:
         call: with all that the program does for it.
         besides: what the program does besides the call; zeros for nothing.
         same: the call that it is compared with.
-        host: seconds of the host alone for each call, None where the arrays are there.
+        host: the host's time alone for each call, None where the arrays are there.
         rival: PyTorch's call, None where there is none.
     """
 
@@ -63,7 +63,7 @@ class Repeated:
     call: Statistics
     besides: Statistics
     same: Statistics
-    host: float | None
+    host: Statistics | None
     rival: Statistics | None = None
 
     @property
@@ -72,17 +72,18 @@ class Repeated:
         more = self.call.median - self.besides.median - self.same.median
         return more, noise(self.call, self.besides, self.same)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """Return it for the file; a difference below its noise is None."""
+        times = {"mpicoll": self.call, "besides": self.besides, "host": self.host, "torch": self.rival}
+        value, spread = self.more
         return {
-            "pattern": self.pattern.name,
-            "bytes": self.nbytes,
-            "call_us": summary(self.call),
-            "besides_us": summary(self.besides),
+            "op": self.pattern.name,
             "beside": self.pattern.beside,
-            "more_us": difference(*self.more),
-            "host_us": None if self.host is None else round(self.host * 1e6, 3),
-            "torch_us": summary(self.rival) if self.rival else None,
+            "bytes": self.nbytes,
+            "memory": "device" if self.host else "host",
+            "times": {name: summary(one) for name, one in times.items() if one},
+            "figures": {"more": quantity(value * 1e6, "us", spread * 1e6)},
+            "wrong": None,
         }
 
     def cells(self) -> Iterator[tuple[str, ...]]:
@@ -95,7 +96,7 @@ class Repeated:
             f"{self.call.median * 1e6:.2f}",
             f"{self.besides.median * 1e6:.2f}" if self.pattern.besides else "",
             "" if own else figure(value * 1e6, spread * 1e6),
-            "" if self.host is None else f"{self.host * 1e6:.2f}",
+            f"{self.host.median * 1e6:.2f}" if self.host else "",
             f"{self.rival.median * 1e6:.2f}" if self.rival else "",
             f"{self.rival.median / self.call.median:.2f}" if self.rival else "",
         )
@@ -136,13 +137,14 @@ def _measured(bench: Bench, found: list[Pattern], nbytes: int) -> Iterator[Repea
         yield Repeated(pattern, nbytes, call, besides or nothing, times[pattern.beside], host, rival)
 
 
-def _host_time(bench: Bench, call: Callable[[], object]) -> float:
-    """Return the median of the host's seconds for each of a number of calls, which do not wait for the device."""
+def _host_time(bench: Bench, call: Callable[[], object]) -> Statistics:
+    """Return the slowest rank's seconds on the host for each of a number of calls; none waits for the device."""
 
     def together() -> None:
         bench.backend.synchronize()
         bench.clock.barrier()
 
-    seconds = loops(call, LOOPS, CALLS, together)
+    mine = Statistics.of(loops(call, LOOPS, CALLS, together))
     bench.backend.synchronize()
-    return float(max(bench.world.allgather(float(np.median(seconds)))))
+    everyone: list[Statistics] = bench.world.allgather(mine)
+    return max(everyone, key=lambda one: one.median)

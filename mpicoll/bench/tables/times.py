@@ -64,7 +64,7 @@ def above(baselines: Iterable[str]) -> tuple[str, str]:
 def cells(done: list[Measurement], baselines: Iterable[str]) -> tuple[str, ...]:
     """Return the cells of a case, from its forms."""
     case = done[0].case
-    names, by_form = tuple(baselines), {one.in_place: one for one in done}
+    names, by_form = tuple(baselines), {one.call.in_place: one for one in done}
     found = [
         case.call.name,
         str(case.nbytes),
@@ -72,7 +72,7 @@ def cells(done: list[Measurement], baselines: Iterable[str]) -> tuple[str, ...]:
         case.dtype if case.call.method != "Barrier" else "none",
         case.redop.lower() or "none",
         str(case.root) if case.call.row.rooted else "-1",
-        f" {done[0].way}",
+        f" {done[0].call.way}",
     ]
     for in_place in (False, True):
         found += _of_form(by_form.get(in_place), names)
@@ -103,7 +103,8 @@ def _measured(bench: Bench, job: Job, in_place: bool) -> Measurement:
     )
     after = validate(bench, arrays, call, str(way), 1)
     bench.report.wrong += after
-    return Measurement(job.case, way, in_place, seconds, wrong + after, dict(zip(others, of_others, strict=True)))
+    measured = bench.called(job, way, in_place)
+    return Measurement(measured, seconds, wrong + after, dict(zip(others, of_others, strict=True)))
 
 
 def _others(bench: Bench, arrays: Arrays) -> dict[str, Timed]:
