@@ -21,9 +21,10 @@ from mpicoll.bench.measure.backends import choose
 from mpicoll.bench.measure.budget import Budget
 from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.output import environment
+from mpicoll.bench.output.earlier import earlier
 from mpicoll.bench.output.report import Report
 from mpicoll.bench.output.results import Results
-from mpicoll.bench.request.jobs import Job, forms, jobs
+from mpicoll.bench.request.jobs import Job, jobs
 from mpicoll.bench.request.options import Options, parse
 from mpicoll.bench.tables import breakdown, overhead, overlap, times
 from mpicoll.bench.tables.bench import Bench
@@ -91,12 +92,14 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm, report: R
         raise RequestError(report.nothing())
     _check_sizes(todo, world, bench.backend.total)
     on_device = options.mode == "overhead" and bench.backend.device >= 0  # where only the patterns are measured
-    report.total = 0 if on_device else sum(len(forms(job.case.call, options)) for job in todo)
+    report.total = 0 if on_device else sum(len(job.forms) for job in todo)
     begin_file(report, options, world)
-    report.begin([*environment.lines(report.header), f"# {report.total} measurements"])
+    known = f", {report.measured} of them in {options.json} before" if report.measured else ""
+    report.begin([*environment.lines(report.header), f"# {report.total} measurements{known}"])
     if switched_off:
         report.say(f"# {NVLS}=0 was set here; set it yourself to measure NCCL with NVLS")
-    bench.budget = Budget(world, options.budget, report.total)
+    todo = report.earlier.left(todo)
+    bench.budget = Budget(world, options.budget, sum(len(job.forms) for job in todo))
     TABLES[options.mode](bench, bench.paced(todo))
     return ended(report)
 
@@ -131,15 +134,33 @@ def prepared(arguments: list[str], options: Options, world: MPI.Intracomm, repor
 
 
 def begin_file(report: Report, options: Options, world: MPI.Intracomm) -> None:
-    """Begin the file of results; where it cannot be written, all ranks raise RequestError."""
+    """Begin the files of results, or go on with an earlier run's; where none can be, all ranks raise RequestError."""
     why = ""
     try:
-        report.results.begin(mode=options.mode, measurements=report.total, facts=report.header, options=asdict(options))
+        if world.rank == 0:
+            _begin_files(report, options)
+    except RequestError as error:
+        why = str(error)
     except OSError as error:
-        why = f"--json {options.json}: {error.strerror}"
+        named = options.csv and error.filename == str(options.csv)
+        why = f"{f'--csv {options.csv}' if named else f'--json {options.json}'}: {error.strerror}"
     why = anywhere(world, why)
     if why:
         raise RequestError(why)
+    report.earlier = world.bcast(report.earlier, root=0)
+    report.wrong += report.earlier.wrong
+
+
+def _begin_files(report: Report, options: Options) -> None:
+    given = asdict(options)
+    if options.resume and options.json and options.json.exists():
+        report.earlier = earlier(options.json, options.mode, given, report.header)
+        report.results.go_on()
+    else:
+        report.results.begin(mode=options.mode, measurements=report.total, facts=report.header, options=given)
+    if options.csv:
+        options.csv.open("w").close()
+        report.csv = options.csv
 
 
 def _check_sizes(todo: list[Job], world: MPI.Intracomm, total: int) -> None:

@@ -6,9 +6,12 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TextIO
 
 from mpicoll.bench.output.columns import Columns
+from mpicoll.bench.output.earlier import Earlier
+from mpicoll.bench.output.flat import write_csv
 from mpicoll.bench.output.results import Results
 from mpicoll.bench.output.rows import Row, TableRow
 
@@ -36,6 +39,8 @@ class Report:
         begun: when the header was printed, in seconds; None before.
         columns: of the table.
         ended: nothing is written down any more.
+        earlier: what the run that this one goes on with has measured.
+        csv: file for a table at the end.
     """
 
     header: dict[str, Any]
@@ -51,6 +56,8 @@ class Report:
     begun: float | None = None
     columns: Columns = field(default_factory=Columns)
     ended: bool = False
+    earlier: Earlier = field(default_factory=Earlier)
+    csv: Path | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)  # a signal's end is another thread's
 
     def say(self, *lines: str) -> None:
@@ -68,7 +75,8 @@ class Report:
 
     def _leave_out(self, refusal: dict[str, str]) -> None:
         self.say("# left out: {what}: {name} {reason}".format(**refusal))
-        self.results.add("refused", **refusal)
+        if refusal not in self.earlier.refused:
+            self.results.add("refused", **refusal)
 
     def complain(self, line: str) -> None:
         """Print a complaint, the first times."""
@@ -116,7 +124,7 @@ class Report:
         """The last line of the table."""
         done = f"# {len(self.rows)} measurements in {self.seconds:.1f} s"
         if self.interruption:
-            done = f"# interrupted after {len(self.rows)} of {self.total} measurements ({self.interruption})"
+            done = f"# interrupted after {self.measured} of {self.total} measurements ({self.interruption})"
         verdict = f" {self.verdict}" if self.verdict.isupper() else ""
         return done + (f", wrong elements: {self.wrong}{verdict}" if self.mode in VALIDATED else "")
 
@@ -127,9 +135,17 @@ class Report:
                 return
             self.ended = True
         self.say(self.conclusion)
-        counts = {"measured": len(self.rows), "of": self.total, "seconds": round(self.seconds, 3)}
+        counts = {"measured": self.measured, "of": self.total, "seconds": round(self.seconds, 3)}
         wrong = self.wrong if self.mode in VALIDATED else None
         self.results.end(verdict=self.verdict, reason=self.interruption, wrong=wrong, **counts)
+        if self.csv:
+            mine = ({"mode": self.mode, **row.record()} for row in self.rows)
+            write_csv(self.csv, [*self.earlier.rows, *mine])
+
+    @property
+    def measured(self) -> int:
+        """Number of rows, of the earlier run, too."""
+        return len(self.earlier.rows) + len(self.rows)
 
     def nothing(self) -> str:
         """Describe a run in which nothing could be measured."""
@@ -143,7 +159,7 @@ class Report:
             return "FAILED"
         if self.interruption:
             return "interrupted"
-        if not self.rows:
+        if not self.measured:
             return "nothing"
         return "OK" if self.mode in VALIDATED else "measured"
 

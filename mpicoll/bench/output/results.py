@@ -46,6 +46,15 @@ class Results:
                 self._close()
                 raise
 
+    def go_on(self) -> None:
+        """Go on with the file that is there, without its last line; one that was cut is dropped, too."""
+        if self.path:
+            whole = [line for text in self.path.read_text(encoding="utf-8").splitlines() if (line := _line(text))]
+            part = self.path.with_name(f"{self.path.name}.part")
+            part.write_text("".join(json.dumps(line) + "\n" for line in whole if line["kind"] != "end"), "utf-8")
+            part.replace(self.path)
+            self._out = self.path.open("ab", buffering=0)
+
     def add(self, kind: str, **line: Any) -> None:
         """Write a line; nothing before the header, and nothing after the end."""
         with self._lock:

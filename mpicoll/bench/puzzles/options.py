@@ -61,7 +61,7 @@ def parse(arguments: list[str], *, loud: bool = True) -> PuzzleOptions:
     name, *rest = arguments
     with heard(loud):
         found = _parser(name).parse_args(rest)
-    given = {field: getattr(found, field) for field in ("buffers", "iterations", "warmup", "budget", "json")}
+    given = {field: getattr(found, field) for field in ("buffers", "iterations", "warmup", "budget", "json", "csv")}
     how = replace(whole.parse([]), mode=name, **given)
     return PuzzleOptions(name, found.sizes, found.ranks, found.repeat, found.trace, found.plot, how)
 
@@ -77,6 +77,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     add("--warmup", read=reading.whole(0, most), default=1, metavar="N", help="rounds before the timed ones (1)")
     lines = "write results there as they are measured: a JSON object a line"
     add("--json", read=reading.file, metavar="FILE", help=lines)
+    add("--csv", read=reading.file, metavar="FILE", help="write results there at the end: a line each")
     return parser
 
 

@@ -26,10 +26,17 @@ ONE_FORM = ("overlap", "overhead")
 
 @dataclass(frozen=True)
 class Job:
-    """One line of the table: a case and what `algorithm=` of its calls is."""
+    """One line of the table.
+
+    Attributes:
+        case: what is called.
+        algorithm: `algorithm=` of its calls.
+        forms: which are measured: False (out of place), True (in place).
+    """
 
     case: Case
     algorithm: str | None
+    forms: tuple[bool, ...] = (False,)
 
 
 def jobs(options: Options, size: int, arrays: str, refuse: Refuse) -> list[Job]:
@@ -50,7 +57,8 @@ def jobs(options: Options, size: int, arrays: str, refuse: Refuse) -> list[Job]:
         for dtype, redop in _types(call, options, refuse):
             for root in _roots(call, options, size):
                 cases = [make_case(call, n, dtype, size, redop, root) for n in _nbytes(options, arrays)]
-                found |= dict.fromkeys(Job(case, algorithm) for algorithm in algorithms for case in cases)
+                made = (Job(case, algorithm, forms(call, options)) for algorithm in algorithms for case in cases)
+                found |= dict.fromkeys(made)
     return list(found)
 
 

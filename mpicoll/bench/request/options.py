@@ -73,6 +73,8 @@ class Options:
         sizes: message sizes in bytes, instead of smallest, largest and factor.
         baselines: what is measured in turn with the calls.
         mode: "times", "overlap", "overhead" or "breakdown".
+        csv: file for the results as a table.
+        resume: measure what the file of an interrupted run lacks, and append it there.
     """
 
     calls: tuple[str, ...]
@@ -94,6 +96,8 @@ class Options:
     sizes: tuple[int, ...]
     baselines: tuple[str, ...]
     mode: str
+    csv: Path | None
+    resume: bool
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -157,6 +161,9 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     forms.add_argument("--inplace", const=(True,), help="only in place", **given)
     lines = "write results there as they are measured, with all samples: a JSON object a line"
     add("--json", read=reading.file, metavar="FILE", help=lines)
+    add("--csv", read=reading.file, metavar="FILE", help="write results there at the end: a line each, without samples")
+    rest = "measure only what the file of --json lacks, that an interrupted run of the same command has left"
+    parser.add_argument("--resume", action="store_true", help=rest)
 
 
 def _add_modes(parser: argparse.ArgumentParser) -> None:
@@ -211,6 +218,7 @@ def _contradiction(found: argparse.Namespace) -> str:
         f"--path {found.path} is for CuPy buffers": found.path != "auto" and found.buffers == "numpy",
         "--baseline is for the table of times": found.baselines and found.mode not in ("times", "overhead"),
         "--overhead has the baseline torch": set(found.baselines) - {"torch"} and found.mode == "overhead",
+        "--resume needs the file of --json": found.resume and found.json is None,
         f"--iters: a spread needs {FEWEST} calls": found.mode in ("overlap", "overhead")
         and (found.iterations or FEWEST) < FEWEST,
     }

@@ -17,7 +17,7 @@ from mpicoll.bench.measure.budget import Budget
 from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.output.report import Report
 from mpicoll.bench.output.rows import MeasuredCall
-from mpicoll.bench.request.jobs import Job, forms
+from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.request.options import PATIENCE, Options
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.context.contexts import context_of
@@ -58,7 +58,7 @@ class Bench:
     def prepared(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Arrays, Way]]:
         """Yield jobs in their forms with their arrays, and how they are carried out; the refused are left out."""
         for job in jobs:
-            for in_place in forms(job.case.call, self.options):
+            for in_place in job.forms:
                 with self.leaving_out(job, in_place):
                     arrays = self.arrays(job, in_place)
                     in_memory(self.world, partial(arrays.load, 0))

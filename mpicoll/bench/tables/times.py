@@ -13,7 +13,7 @@ from mpicoll.bench.measure.budget import measure
 from mpicoll.bench.measure.statistics import Statistics
 from mpicoll.bench.output.columns import Column, Columns
 from mpicoll.bench.output.rows import Measurement
-from mpicoll.bench.request.jobs import Job, forms
+from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.tables.bench import Bench, form_name, way_of
 
 Timed = Callable[[], object]
@@ -36,7 +36,7 @@ def table(bench: Bench, jobs: Iterable[Job]) -> None:
     bench.report.head(columns(names), *above(names))
     for job in jobs:
         done = []
-        for in_place in forms(job.case.call, bench.options):
+        for in_place in job.forms:
             bench.budget.begin()
             with bench.leaving_out(job, in_place):
                 done.append(_measured(bench, job, in_place))
