@@ -18,7 +18,7 @@ from mpicoll.dispatch.rules import Choice
 #: parameters that are fitted
 PARAMETERS = tuple(field.name for field in fields(CostModel) if field.name not in ("call_byte", "source"))
 #: models in which one parameter is 1 and the others are 0: a cost is the sum of its shares
-_UNITS = tuple(CostModel(*(float(name == one) for name in PARAMETERS[:5]), call=float(one == "call")) for one in PARAMETERS)
+_UNITS = tuple(CostModel(*map(float, row)) for row in np.eye(len(PARAMETERS)))
 
 
 @dataclass(frozen=True)
