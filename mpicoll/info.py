@@ -63,9 +63,22 @@ def _mpi() -> list[tuple[str, str]]:
         found.append(
             ("WARNING", f"the launcher started {max(said)} ranks, MPI sees {ranks}: mpirun and mpi4py's MPI differ")
         )
+    found += _tuning()
     decision = decide()
     found.append(("device pointers in MPI", f"{'yes' if decision.aware else 'no'}: {decision.reason}"))
     return found + _paths()
+
+
+def _tuning() -> list[tuple[str, str]]:
+    """Return the machine's fingerprint, and the tuning tables that are in force and those that are not; collective."""
+    from mpi4py import MPI
+
+    from mpicoll.runtime.context.contexts import context_of
+
+    context = context_of(MPI.COMM_WORLD)
+    tuning = context.tuning()
+    found = [("machine fingerprint", str(context.machine)), ("tuning tables in force", tuning.described())]
+    return found + [("  not in force", f"{name}: {why}") for name, why in tuning.unused]
 
 
 def _paths() -> list[tuple[str, str]]:

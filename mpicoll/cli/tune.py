@@ -27,9 +27,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Tune."""
     from mpicoll.bench.request import reading
-    from mpicoll.tuning.run import Request
+    from mpicoll.tuning.run import TunerOptions
     from mpicoll.tuning.run import run as tune
 
     ranks = tuple(sorted({reading.whole(1)(word) for word in reading.words(chosen.ranks)})) if chosen.ranks else ()
     seconds, longest = reading.seconds(chosen.budget), reading.size(chosen.max)
-    return tune(Request(reading.calls(chosen.op), ranks, seconds, longest, chosen.write, chosen.buffers))
+    return tune(TunerOptions(reading.calls(chosen.op), ranks, seconds, longest, chosen.write, chosen.buffers))

@@ -10,7 +10,7 @@ from mpicoll.dispatch.rules import Choice
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class Timing:
     """Times of one message size.
 
     Attributes:
@@ -61,19 +61,19 @@ class Measured:
     """Curves of a table.
 
     Args:
-        cells: what was measured.
+        timings: what was measured.
     """
 
-    def __init__(self, cells: Iterable[Cell]) -> None:
+    def __init__(self, timings: Iterable[Timing]) -> None:
         self._curves: dict[Name, dict[int, Curve]] = {}
-        self._cells: dict[tuple[str, str, int, int, int], Cell] = {}
-        for cell in cells:
-            self._cells[cell.collective, cell.memory, cell.gpus, cell.size, cell.nbytes] = cell
-            for choice, seconds in cell.times.items():
-                path = choice.path or cell.memory
-                name = cell.collective, cell.memory, cell.gpus, choice.algorithm, path
-                curve = self._curves.setdefault(name, {}).setdefault(cell.size, Curve(cell.size))
-                curve.add(cell.nbytes, choice.segments or 1, seconds)
+        self._cells: dict[tuple[str, str, int, int, int], Timing] = {}
+        for timing in timings:
+            self._cells[timing.collective, timing.memory, timing.gpus, timing.size, timing.nbytes] = timing
+            for choice, seconds in timing.times.items():
+                path = choice.path or timing.memory
+                name = timing.collective, timing.memory, timing.gpus, choice.algorithm, path
+                curve = self._curves.setdefault(name, {}).setdefault(timing.size, Curve(timing.size))
+                curve.add(timing.nbytes, choice.segments or 1, seconds)
 
     def curve(self, name: Name, size: int) -> Curve | None:
         """Return an algorithm's curve on the nearest number of ranks, by their ratio, None if it has none."""
@@ -82,13 +82,13 @@ class Measured:
             return None
         return sizes[min(sizes, key=lambda p: (abs(math.log(p / size)), -p))]
 
-    def cell(self, collective: str, memory: str, gpus: int, size: int, nbytes: int) -> Cell | None:
+    def timing(self, collective: str, memory: str, gpus: int, size: int, nbytes: int) -> Timing | None:
         """Return the times of just this size, None if it was not measured.
 
         Args:
             collective: what is called.
             memory: "host" or "device".
-            gpus: as in `Cell`.
+            gpus: as in `Timing`.
             size: number of ranks.
             nbytes: message size in bytes.
         """

@@ -1,6 +1,6 @@
 """Tuning tables: rules, and what was measured on some machine.
 
-    machine:mpi=MPICH:cores=2:hosts=1                                  where it was measured, see fingerprint.py
+    machine:mpi=MPICH:cores=2:hosts=1                                  where it was measured, see machine_facts.py
     model:host:alpha=5.1e-06:extra=1.4e-06:beta=2.5e-10:gamma=1.7e-10  parameters of a path's cost, in seconds
     measured:allreduce:64K:p=8:mem=host:ring/4=1234.5:linear/1=980.1   times of one message size, in microseconds
     allreduce:64K-inf:p=8:mem=host:linear/1                            a rule, see rules.py
@@ -15,17 +15,15 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from mpicoll.analysis.cost import CostModel
-from mpicoll.dispatch.fingerprint import FACTS, Fingerprint
-from mpicoll.dispatch.measured import Cell, Measured
+from mpicoll.dispatch.machine_facts import FACTS, MachineFacts
+from mpicoll.dispatch.measured import Measured, Timing
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.rules import Rule, parse_choice, parse_conditions, parse_rule, statements
 from mpicoll.schedule.collectives import collective
 from mpicoll.settings import format_bytes, parse_bytes
 
-#: parameters that a model may have, beside its source
+#: parameters of a model, 0 where they are not given
 PARAMETERS = tuple(field.name for field in fields(CostModel) if field.name != "source")
-#: parameters that it must have
-NEEDED = PARAMETERS[:5]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,19 +35,19 @@ class Table:
         machine: pattern of the machines that it is for; of an empty one, of all.
         rules: the first one that matches decides.
         models: by path.
-        cells: what was measured.
+        timings: what was measured.
     """
 
     name: str
-    machine: Fingerprint
+    machine: MachineFacts
     rules: tuple[Rule, ...]
     models: dict[str, CostModel]
-    cells: tuple[Cell, ...]
+    timings: tuple[Timing, ...]
 
     @cached_property
     def measured(self) -> Measured:
         """The measured times, by what they are of."""
-        return Measured(self.cells)
+        return Measured(self.timings)
 
     def text(self) -> str:
         """Return it as `parse_table` reads it."""
@@ -57,7 +55,7 @@ class Table:
         for path, model in self.models.items():
             values = ":".join(f"{name}={getattr(model, name):.4g}" for name in PARAMETERS if getattr(model, name))
             lines.append(f"model:{path}:{values}")
-        return "\n".join([*lines, *map(str, self.rules), *map(_cell_text, self.cells), ""])
+        return "\n".join([*lines, *map(str, self.rules), *map(_timing_text, self.timings), ""])
 
 
 def parse_table(text: str, name: str) -> Table:
@@ -67,8 +65,8 @@ def parse_table(text: str, name: str) -> Table:
         text: the statements.
         name: where they come from.
     """
-    machine = Fingerprint()
-    rules, models, cells = list[Rule](), dict[str, CostModel](), list[Cell]()
+    machine = MachineFacts()
+    rules, models, timings = list[Rule](), dict[str, CostModel](), list[Timing]()
     for line, statement in statements(text):
         first, *parts = (part.strip() for part in statement.split(":"))
         try:
@@ -77,12 +75,12 @@ def parse_table(text: str, name: str) -> Table:
             elif first == "model":
                 models |= _model(parts, name)
             elif first == "measured":
-                cells.append(_cell(parts))
+                timings.append(_timing(parts))
             else:
                 rules.append(parse_rule(statement))
         except ValueError as error:
             raise ValueError(f"{name}, line {line}: {statement!r}: {error}") from None
-    return Table(name, machine, tuple(rules), models, tuple(cells))
+    return Table(name, machine, tuple(rules), models, tuple(timings))
 
 
 def _assignments(parts: list[str], known: tuple[str, ...]) -> dict[str, str]:
@@ -98,8 +96,8 @@ def _assignments(parts: list[str], known: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _machine(parts: list[str]) -> Fingerprint:
-    return Fingerprint(**_assignments(parts, FACTS))
+def _machine(parts: list[str]) -> MachineFacts:
+    return MachineFacts(**_assignments(parts, FACTS))
 
 
 def _model(parts: list[str], source: str) -> dict[str, CostModel]:
@@ -107,13 +105,12 @@ def _model(parts: list[str], source: str) -> dict[str, CostModel]:
     if path not in PATHS:
         raise ValueError(f"unknown path {path!r}; known: {', '.join(PATHS)}")
     values = {name: _number(value) for name, value in _assignments(rest, PARAMETERS).items()}
-    missing = [name for name in NEEDED if name not in values]
-    if missing:
-        raise ValueError(f"{missing[0]} is missing")
-    return {path: CostModel(**values, source=f"measured, {source}")}
+    if not any(values.values()):
+        raise ValueError("all parameters are 0")
+    return {path: CostModel(**dict.fromkeys(PARAMETERS, 0.0) | values, source=f"measured, {source}")}  # type: ignore[arg-type]
 
 
-def _cell(parts: list[str]) -> Cell:
+def _timing(parts: list[str]) -> Timing:
     conditions, times = [], {}
     for part in parts:
         choice, equals, value = part.partition("=")
@@ -128,7 +125,7 @@ def _cell(parts: list[str]) -> Cell:
     lowest, highest = found.get("ranks", (0, 1))
     if lowest != highest or not found.get("memory") or "low" in found:
         raise ValueError("needs one number of ranks, and a memory")
-    return Cell(collective(name).name, parse_bytes(nbytes), lowest, found["memory"], found.get("gpus", 0), times)
+    return Timing(collective(name).name, parse_bytes(nbytes), lowest, found["memory"], found.get("gpus", 0), times)
 
 
 def _number(text: str) -> float:
@@ -141,18 +138,18 @@ def _number(text: str) -> float:
     return found
 
 
-def _cell_text(cell: Cell) -> str:
+def _timing_text(timing: Timing) -> str:
     """Return a statement with the times, the shortest first."""
-    gpus = f":gpus={cell.gpus}" if cell.gpus else ""
-    times = sorted(cell.times.items(), key=lambda one: one[1])
+    gpus = f":gpus={timing.gpus}" if timing.gpus else ""
+    times = sorted(timing.times.items(), key=lambda one: one[1])
     listed = ":".join(f"{choice}={seconds * 1e6:.4g}" for choice, seconds in times)
-    where = f"{format_bytes(cell.nbytes)}:p={cell.size}:mem={cell.memory}{gpus}"
-    return f"measured:{cell.collective}:{where}:{listed}"
+    where = f"{format_bytes(timing.nbytes)}:p={timing.size}:mem={timing.memory}{gpus}"
+    return f"measured:{timing.collective}:{where}:{listed}"
 
 
 def merged(old: Table, new: Table) -> Table:
     """Return a new table, with what an old one knows of collectives and numbers of ranks that are not in it."""
-    fresh = {(cell.collective, cell.size, cell.memory, cell.gpus) for cell in new.cells}
-    cells = [c for c in old.cells if (c.collective, c.size, c.memory, c.gpus) not in fresh]
+    fresh = {(timing.collective, timing.size, timing.memory, timing.gpus) for timing in new.timings}
+    timings = [c for c in old.timings if (c.collective, c.size, c.memory, c.gpus) not in fresh]
     rules = [r for r in old.rules if (r.collective, r.ranks[0], r.memory, r.gpus) not in fresh]
-    return Table(new.name, new.machine, (*new.rules, *rules), old.models | new.models, (*new.cells, *cells))
+    return Table(new.name, new.machine, (*new.rules, *rules), old.models | new.models, (*new.timings, *timings))

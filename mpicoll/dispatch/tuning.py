@@ -14,15 +14,15 @@ from importlib.resources import files
 from pathlib import Path
 
 from mpicoll.analysis.cost import CostModel
-from mpicoll.dispatch.fingerprint import Fingerprint, local
-from mpicoll.dispatch.measured import Cell, Curve
+from mpicoll.dispatch.machine_facts import MachineFacts, local
+from mpicoll.dispatch.measured import Curve, Timing
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.rules import Rule
 from mpicoll.dispatch.table import Table, parse_table
 from mpicoll.settings import settings
 
 #: no fact of the machine is known
-UNKNOWN = Fingerprint()
+UNKNOWN = MachineFacts()
 #: a table's name and its statements
 Text = tuple[str, str]
 #: value of the setting for which there is no table
@@ -42,7 +42,7 @@ class Tuning:
     """
 
     tables: tuple[Table, ...] = ()
-    machine: Fingerprint = UNKNOWN
+    machine: MachineFacts = UNKNOWN
     unused: tuple[tuple[str, str], ...] = ()
 
     def rules(self, collective: str, size: int, memory: str, gpus: int) -> tuple[tuple[Table, Rule], ...]:
@@ -69,11 +69,11 @@ class Tuning:
                     return found
         return None
 
-    def cell(self, collective: str, size: int, memory: str, gpus: int, nbytes: int) -> Cell | None:
+    def timing(self, collective: str, size: int, memory: str, gpus: int, nbytes: int) -> Timing | None:
         """Return the times of just this message size, None if it was not measured; arguments as in `rules`."""
         for table in self.tables:
             for number in (gpus, 0):
-                found = table.measured.cell(collective, memory, number, size, nbytes)
+                found = table.measured.timing(collective, memory, number, size, nbytes)
                 if found:
                     return found
         return None
@@ -94,7 +94,7 @@ def _rules(tuning: Tuning, collective: str, size: int, memory: str, gpus: int) -
 
 
 @lru_cache(maxsize=64)
-def in_force(wanted: str, users: tuple[Text, ...], machine: Fingerprint) -> Tuning:
+def in_force(wanted: str, users: tuple[Text, ...], machine: MachineFacts) -> Tuning:
     """Return the tables in force; the same object for the same arguments.
 
     Args:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mpicoll.dispatch.measured import Cell
+from mpicoll.dispatch.measured import Timing
 from mpicoll.dispatch.rules import Choice, Rule
 
 #: what a switch of algorithms must save, as a part of the time of one measured size: less is noise
@@ -22,116 +22,108 @@ INF = 1 << 62
 
 
 @dataclass(frozen=True)
-class Family:
-    """An algorithm on a path, whatever its segments."""
-
-    algorithm: str
-    path: str
-
-
-@dataclass(frozen=True)
-class Span:
-    """Message sizes for which a family is chosen.
+class Range:
+    """Message sizes for which an algorithm is chosen.
 
     Attributes:
-        family: what is chosen.
+        algorithm: what is chosen, its segments left open.
         low: first size in bytes.
         high: first size beyond.
         segments: at each measured size within.
     """
 
-    family: Family
+    algorithm: Choice
     low: int
     high: int
     segments: tuple[int, ...]
 
 
-def by_family(cell: Cell) -> dict[Family, tuple[float, int]]:
-    """Return for each family (seconds of its fastest number of segments, that number)."""
-    found: dict[Family, tuple[float, int]] = {}
-    for choice, seconds in cell.times.items():
-        family = Family(choice.algorithm, choice.path or cell.memory)
-        if family not in found or seconds < found[family][0]:
-            found[family] = seconds, choice.segments
+def by_algorithm(timing: Timing) -> dict[Choice, tuple[float, int]]:
+    """Return for each algorithm on a path (seconds of its fastest number of segments, that number)."""
+    found: dict[Choice, tuple[float, int]] = {}
+    for choice, seconds in timing.times.items():
+        algorithm = Choice(choice.algorithm, 0, choice.path or timing.memory)
+        if algorithm not in found or seconds < found[algorithm][0]:
+            found[algorithm] = seconds, choice.segments
     return found
 
 
-def spans(cells: Sequence[Cell]) -> list[Span]:
+def ranges(timings: Sequence[Timing]) -> list[Range]:
     """Return what is chosen for all message sizes.
 
     Args:
-        cells: of one collective, number of ranks and memory, by ascending size.
+        timings: of one collective, number of ranks and memory, by ascending size.
     """
-    times = [by_family(cell) for cell in cells]
+    times = [by_algorithm(timing) for timing in timings]
     chosen = path_of_least_cost(times)
-    found, low = list[Span](), 0
-    for place, family in enumerate(chosen):
+    found, low = list[Range](), 0
+    for place, algorithm in enumerate(chosen):
         last = place + 1 == len(chosen)
-        if last or chosen[place + 1] != family:
-            high = INF if last else crossing(cells[place : place + 2], family, chosen[place + 1])
-            within = [one for cell, one in zip(cells, times, strict=True) if low <= cell.nbytes < high]
-            found.append(Span(family, low, high, tuple(one[family][1] for one in within if family in one)))
+        if last or chosen[place + 1] != algorithm:
+            high = INF if last else crossing(timings[place : place + 2], algorithm, chosen[place + 1])
+            within = [one for timing, one in zip(timings, times, strict=True) if low <= timing.nbytes < high]
+            found.append(Range(algorithm, low, high, tuple(one[algorithm][1] for one in within if algorithm in one)))
             low = high
     return found
 
 
-def path_of_least_cost(times: Sequence[Mapping[Family, tuple[float, int]]]) -> list[Family]:
-    """Return a family for each measured size: the least sum of what each loses and of what switches cost.
+def path_of_least_cost(times: Sequence[Mapping[Choice, tuple[float, int]]]) -> list[Choice]:
+    """Return an algorithm for each measured size: the least sum of what each loses and of what switches cost.
 
     Args:
-        times: of each size, as `by_family` returns them.
+        times: of each size, as `by_algorithm` returns them.
     """
-    families = sorted({family for one in times for family in one}, key=lambda f: (f.path, f.algorithm))
-    total = dict.fromkeys(families, 0.0)
-    steps: list[dict[Family, Family]] = []
+    algorithms = sorted({algorithm for one in times for algorithm in one}, key=lambda f: (f.path, f.algorithm))
+    total = dict.fromkeys(algorithms, 0.0)
+    steps: list[dict[Choice, Choice]] = []
     for one in times:
         best = min(seconds for seconds, _ in one.values())
-        lost = {f: one[f][0] / best - 1 if f in one else UNKNOWN for f in families}
-        nearest = min(families, key=lambda f: total[f])
-        before = {f: f if total[f] <= total[nearest] + SWITCH else nearest for f in families}
+        lost = {f: one[f][0] / best - 1 if f in one else UNKNOWN for f in algorithms}
+        nearest = min(algorithms, key=lambda f: total[f])
+        before = {f: f if total[f] <= total[nearest] + SWITCH else nearest for f in algorithms}
         total = {f: total[b] + (SWITCH if b != f else 0.0) + lost[f] for f, b in before.items()}
         steps.append(before)
-    found = [min(families, key=lambda f: total[f])]
+    found = [min(algorithms, key=lambda f: total[f])]
     for before in reversed(steps[1:]):
         found.append(before[found[-1]])
     return found[::-1]
 
 
-def crossing(cells: Sequence[Cell], before: Family, after: Family) -> int:
-    """Return the message size between two measured ones from which on another family is faster.
+def crossing(timings: Sequence[Timing], before: Choice, after: Choice) -> int:
+    """Return the message size between two measured ones from which on another algorithm is faster.
 
     Args:
-        cells: of the smaller and of the larger size.
-        before: the faster family at the smaller size.
+        timings: of the smaller and of the larger size.
+        before: the faster algorithm at the smaller size.
         after: at the larger size.
     """
-    sizes = [math.log2(cell.nbytes + 1) for cell in cells]
-    ratios = [_ratio(by_family(cell), before, after) for cell in cells]
+    sizes = [math.log2(timing.nbytes + 1) for timing in timings]
+    ratios = [_ratio(by_algorithm(timing), before, after) for timing in timings]
     part = 0.5
     if all(map(math.isfinite, ratios)) and ratios[0] < 0 < ratios[1]:
         part = -ratios[0] / (ratios[1] - ratios[0])
     exact = 2 ** (sizes[0] + part * (sizes[1] - sizes[0])) - 1
-    return min(max(_round(exact), cells[0].nbytes + 1), cells[1].nbytes)
+    return _round(exact, timings[0].nbytes, timings[1].nbytes)
 
 
-def _ratio(times: Mapping[Family, tuple[float, int]], before: Family, after: Family) -> float:
+def _ratio(times: Mapping[Choice, tuple[float, int]], before: Choice, after: Choice) -> float:
     if before not in times or after not in times:
         return math.nan
     return math.log(times[before][0] / times[after][0])
 
 
-def _round(nbytes: float) -> int:
-    """Return the nearest of 1, 1.25, 1.5 and 1.75 times a power of two, in logarithms."""
-    power = 2 ** math.floor(math.log2(max(nbytes, 8)))
-    return int(min((power * part for part in (1, 1.25, 1.5, 1.75, 2)), key=lambda n: abs(math.log(n / max(nbytes, 8)))))
+def _round(nbytes: float, low: int, high: int) -> int:
+    """Return the nearest of 1, 1.25, 1.5 and 1.75 times a power of two above `low`, `high` where none is below it."""
+    fit = {part << power for power in range(60) for part in (4, 5, 6, 7) if low < part << power < high} | {high}
+    return min(fit, key=lambda one: abs(math.log(one / max(nbytes, 1))))
 
 
-def rules(cells: Sequence[Cell]) -> list[Rule]:
-    """Return the rules for one collective, number of ranks and memory; arguments as in `spans`."""
-    one, found = cells[0], []
-    for span in spans(cells):
-        path = "" if span.family.path == one.memory else span.family.path
-        same = span.segments[0] if len(set(span.segments)) == 1 else 0
-        choice, ranks = Choice(span.family.algorithm, same, path), (one.size, one.size)
-        found.append(Rule(one.collective, choice, span.low, span.high, ranks, False, one.memory, one.gpus))
+def rules(timings: Sequence[Timing]) -> list[Rule]:
+    """Return the rules for one collective, number of ranks and memory; arguments as in `ranges`."""
+    one, found = timings[0], []
+    for each in ranges(timings):
+        path = "" if each.algorithm.path == one.memory else each.algorithm.path
+        same = each.segments[0] if len(set(each.segments)) == 1 else 0
+        choice, ranks = Choice(each.algorithm.algorithm, same, path), (one.size, one.size)
+        found.append(Rule(one.collective, choice, each.low, each.high, ranks, False, one.memory, one.gpus))
     return found

@@ -7,12 +7,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from mpicoll.dispatch.fingerprint import Fingerprint
+from mpicoll.dispatch.machine_facts import MachineFacts
 from mpicoll.dispatch.table import Table, merged, parse_table
 from mpicoll.dispatch.tuning import folder
 
 
-def place(machine: Fingerprint) -> Path:
+def place(machine: MachineFacts) -> Path:
     """Return the file of a machine's table in the user's folder."""
     words = re.sub(r"[^a-z0-9]+", "-", str(machine).lower().replace("=", " "))
     return folder() / f"{words.strip('-')}.rules"

@@ -11,14 +11,21 @@ from numpy.typing import NDArray
 from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import CostModel
 from mpicoll.analysis.segments import pieces
-from mpicoll.dispatch.measured import Cell
+from mpicoll.dispatch.measured import Timing
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.rules import Choice
 
 #: parameters that are fitted
 PARAMETERS = tuple(field.name for field in fields(CostModel) if field.name not in ("call_byte", "source"))
+
+
+def _one_each() -> list[tuple[float, float, float, float, float, float]]:
+    """Return the values of all parameters, of which one after the other is 1 and the rest are 0."""
+    return [tuple(float(name == one) for name in PARAMETERS) for one in PARAMETERS]  # type: ignore[misc]
+
+
 #: models in which one parameter is 1 and the others are 0: a cost is the sum of its shares
-_UNITS = tuple(CostModel(*map(float, row)) for row in np.eye(len(PARAMETERS)))
+_UNITS = tuple(CostModel(*row) for row in _one_each())
 
 
 @dataclass(frozen=True)
@@ -29,29 +36,29 @@ class Sample:
     shares: tuple[float, ...]
 
 
-def samples(cells: Iterable[Cell], path: str, model: CostModel) -> list[Sample]:
+def samples(timings: Iterable[Timing], path: str, model: CostModel) -> list[Sample]:
     """Return the measured times of a path.
 
     Args:
-        cells: what was measured.
+        timings: what was measured.
         path: its name.
         model: says how a path that takes whole blocks cuts them.
     """
     found = []
-    for cell in cells:
-        for choice, seconds in cell.times.items():
-            if (choice.path or cell.memory) == path:
-                found.append(Sample(seconds, shares(cell, choice, path, model)))
+    for timing in timings:
+        for choice, seconds in timing.times.items():
+            if (choice.path or timing.memory) == path:
+                found.append(Sample(seconds, shares(timing, choice, path, model)))
     return [one for one in found if any(one.shares)]
 
 
-def shares(cell: Cell, choice: Choice, path: str, model: CostModel) -> tuple[float, ...]:
+def shares(timing: Timing, choice: Choice, path: str, model: CostModel) -> tuple[float, ...]:
     """Return the cost of a measured choice for each parameter alone; arguments as in `samples`."""
-    card, row = registry.get(cell.collective, choice.algorithm), PATHS[path]
+    card, row = registry.get(timing.collective, choice.algorithm), PATHS[path]
     if not card.cost:
         return (0.0,) * len(PARAMETERS)
-    cut = choice.segments or 1 if row.takes_segments else pieces(card, model, cell.size, cell.nbytes, 0, row.wave)
-    return tuple(unit.seconds(card.cost, cell.size, cell.nbytes, cut) for unit in _UNITS)
+    cut = choice.segments or 1 if row.takes_segments else pieces(card, model, timing.size, timing.nbytes, 0, row.wave)
+    return tuple(unit.seconds(card.cost, timing.size, timing.nbytes, cut) for unit in _UNITS)
 
 
 def fitted(found: list[Sample]) -> dict[str, float]:
@@ -77,16 +84,16 @@ def not_negative(matrix: NDArray[np.float64], wanted: NDArray[np.float64]) -> ND
     return found
 
 
-def model_of(cells: Iterable[Cell], path: str, before: CostModel, source: str) -> CostModel | None:
+def model_of(timings: Iterable[Timing], path: str, before: CostModel, source: str) -> CostModel | None:
     """Return a path's model fitted to what was measured, None for too few times.
 
     Args:
-        cells: what was measured.
+        timings: what was measured.
         path: its name.
         before: the model so far; it stays what is not fitted.
         source: where the times come from.
     """
-    found = samples(cells, path, before)
+    found = samples(timings, path, before)
     if len(found) <= len(PARAMETERS):
         return None
     return CostModel(**fitted(found), call_byte=0.0, source=source)

@@ -23,7 +23,7 @@ from mpicoll.communicator import Communicator
 from mpicoll.dispatch.table import Table
 from mpicoll.runtime.mpi.waiter import cores
 from mpicoll.settings import format_bytes
-from mpicoll.tuning.cells import LONGEST
+from mpicoll.tuning.contenders import LONGEST
 from mpicoll.tuning.file import place, write
 from mpicoll.tuning.tuner import Tell, Tuner
 from mpicoll.version import __version__
@@ -31,7 +31,7 @@ from mpicoll.versions import mpi_library
 
 
 @dataclass(frozen=True)
-class Request:
+class TunerOptions:
     """What is asked for.
 
     Attributes:
@@ -51,7 +51,7 @@ class Request:
     buffers: str
 
 
-def run(asked: Request) -> int:
+def run(asked: TunerOptions) -> int:
     """Measure, write the table, and say where it is; return the exit status. Collective over all ranks."""
     world = MPI.COMM_WORLD
     wrong = _refusal(asked, world.size)
@@ -68,7 +68,7 @@ def run(asked: Request) -> int:
     return _tuned(asked, world, backend)
 
 
-def _refusal(asked: Request, size: int) -> str:
+def _refusal(asked: TunerOptions, size: int) -> str:
     """Return why it cannot be done on so many ranks, "" if it can."""
     if size == 1:
         return "one rank has nothing to choose; start it with mpirun -n 2 or more"
@@ -76,7 +76,7 @@ def _refusal(asked: Request, size: int) -> str:
     return f"--ranks {wrong[0]}: there are {size} ranks, and 1 has nothing to choose" if wrong else ""
 
 
-def _tuned(asked: Request, world: MPI.Intracomm, backend: Backend) -> int:
+def _tuned(asked: TunerOptions, world: MPI.Intracomm, backend: Backend) -> int:
     numbers, found, begin = asked.ranks or (world.size,), list[Table](), time.monotonic()
     for number in numbers:
         part = MPI.Intracomm(world.Split(0 if world.rank < number else MPI.UNDEFINED))
@@ -90,7 +90,7 @@ def _tuned(asked: Request, world: MPI.Intracomm, backend: Backend) -> int:
     return 0
 
 
-def _measured(asked: Request, part: MPI.Intracomm, backend: Backend, seconds: float, tell: Tell) -> Table:
+def _measured(asked: TunerOptions, part: MPI.Intracomm, backend: Backend, seconds: float, tell: Tell) -> Table:
     """Return the table of one number of ranks; collective over them.
 
     Args:
@@ -115,12 +115,12 @@ def _shown(number: int, rank: int) -> Iterator[Tell]:
         yield lambda part, what: progress.update(bar, completed=part, description=f"{number} ranks {what}")
 
 
-def _written(asked: Request, found: list[Table], size: int, seconds: float) -> int:
+def _written(asked: TunerOptions, found: list[Table], size: int, seconds: float) -> int:
     """Write what was found, and print it; return the exit status."""
     file = asked.file or place(found[0].machine)
     head = [
         f"mpicoll {__version__} tune, {date.today().isoformat()}, {mpi_library()}",
-        f"mpirun -n {size}, {sum(len(table.cells) for table in found)} sizes measured in {seconds:.0f} s",
+        f"mpirun -n {size}, {sum(len(table.timings) for table in found)} sizes measured in {seconds:.0f} s",
     ]
     try:
         for table in found:
@@ -137,7 +137,7 @@ def _written(asked: Request, found: list[Table], size: int, seconds: float) -> i
 
 def _print(table: Table) -> None:
     """Print what is chosen from which message size on."""
-    size = table.cells[0].size
+    size = table.timings[0].size
     grid = Grid(f"{size} ranks", "from", box=None, pad_edge=False)
     grid.add_column("choice", no_wrap=True)
     before = ""

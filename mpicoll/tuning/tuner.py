@@ -20,15 +20,15 @@ from mpicoll.bench.measure.statistics import Statistics
 from mpicoll.bench.request.cases import CALLS, Case, make_case
 from mpicoll.communicator import Communicator
 from mpicoll.dispatch.facts import Facts
-from mpicoll.dispatch.fingerprint import Fingerprint
-from mpicoll.dispatch.measured import Cell
+from mpicoll.dispatch.machine_facts import MachineFacts
+from mpicoll.dispatch.measured import Timing
 from mpicoll.dispatch.rules import Choice
 from mpicoll.dispatch.table import Table
 from mpicoll.dispatch.tuning import Tuning
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.context.contexts import context_of
-from mpicoll.tuning.cells import PROBES, contenders, sizes
-from mpicoll.tuning.choose import by_family, rules, spans
+from mpicoll.tuning.choose import by_algorithm, ranges, rules
+from mpicoll.tuning.contenders import FAR, HOPELESS, PROBES, contenders, sizes
 from mpicoll.tuning.fit import model_of
 
 #: half-width of an interval at which an algorithm's time is known well enough
@@ -55,8 +55,7 @@ class Tuner:
         seconds: that all may take.
         tell: shows progress.
         now: seconds on some clock.
-        cells: what was measured, by collective and message size.
-        table: what is known so far.
+        timings: what was measured, by collective and message size.
         statistics: of every time that was measured, for the file of results.
     """
 
@@ -66,12 +65,13 @@ class Tuner:
     seconds: float
     tell: Tell = lambda part, what: None
     now: Callable[[], float] = time.monotonic
-    cells: dict[tuple[str, int], Cell] = field(default_factory=dict)
+    timings: dict[tuple[str, int], Timing] = field(default_factory=dict)
     statistics: list[tuple[Case, Choice, Statistics]] = field(default_factory=list)
     tuning: Tuning = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:
         self.world = MPI.Intracomm(self.comm)
+        self.table = Table("measured", self.machine, (), {}, ())
         self.start = self.now()
 
     def run(self, calls: Iterable[str], longest: int) -> Table:
@@ -93,7 +93,7 @@ class Tuner:
         self._refine(names)
         self._fit()
         self.tell(1.0, "")
-        return self._table()
+        return self.table
 
     def _left(self, end: float) -> float:
         """Return the seconds until a time, as rank 0 sees it."""
@@ -105,9 +105,9 @@ class Tuner:
             for n in nbytes:
                 self._measure(name, n, PROBE, algorithm)
         self._fit()
-        self.cells.clear()  # the races measure them better
+        self.timings.clear()  # the races measure them better
 
-    def _measure(self, name: str, nbytes: int, seconds: float, only: str = "") -> None:
+    def _measure(self, name: str, nbytes: int, seconds: float, only: str = "", hopeless: float = HOPELESS) -> None:
         """Race all that is worth a try at one size; or all paths of one algorithm.
 
         Args:
@@ -115,12 +115,13 @@ class Tuner:
             nbytes: message size in bytes.
             seconds: that it may take.
             only: the algorithm.
+            hopeless: as in `contenders`.
         """
         case = make_case(CALLS[name], nbytes, "float32", self.comm.size, "SUM", 0)
         try:
             arrays = in_memory(self.world, partial(Arrays, case, False, self.comm.rank, self.backend))
             in_memory(self.world, partial(arrays.load, 0))
-            choices = self._choices(arrays, only)
+            choices = self._choices(arrays, only, hopeless)
         except (ShortageError, UnsupportedError):
             return
         calls = [Mpicoll(self.comm).bind(arrays, str(choice)) for choice in choices]
@@ -128,18 +129,19 @@ class Tuner:
         facts = self._facts(arrays)
         times = {choice: one.median for choice, one in zip(choices, found, strict=True)}
         key = case.call.row.name, case.nbytes
-        cell = Cell(*key, self.comm.size, facts.memory, facts.gpus, times)
-        if key in self.cells:
-            cell = replace(cell, times=self.cells[key].times | times)
-        self.cells[key] = cell
+        timing = Timing(*key, self.comm.size, facts.memory, facts.gpus, times)
+        if key in self.timings:
+            timing = replace(timing, times=self.timings[key].times | times)
+        self.timings[key] = timing
         self.statistics += [(case, choice, one) for choice, one in zip(choices, found, strict=True)]
+        self.tuning = Tuning((replace(self.table, timings=tuple(self.timings.values())),), self.machine)
 
-    def _choices(self, arrays: Arrays, only: str) -> list[Choice]:
+    def _choices(self, arrays: Arrays, only: str, hopeless: float) -> list[Choice]:
         """Return what is measured, of which each can serve."""
         facts = self._facts(arrays)
         if only:
             return [Choice(only, 1, path) for path in facts.paths]
-        return contenders(facts, self.tuning)
+        return contenders(facts, self.tuning, hopeless)
 
     def _facts(self, arrays: Arrays) -> Facts:
         plan = self.comm.Get_plan(arrays.case.call.method, *arrays.arguments)
@@ -147,24 +149,23 @@ class Tuner:
 
     def _fit(self) -> None:
         """Fit the model of each path to what was measured, and predict with it from now on."""
-        self.tuning = Tuning((self._table(),), self.machine)
+        self.table = self._table()
+        self.tuning = Tuning((self.table,), self.machine)
 
     def _table(self) -> Table:
-        cells = list(self.cells.values())
-        paths = {choice.path for cell in cells for choice in cell.times}
-        models = {path: model_of(cells, path, self.tuning.model(path), "measured") for path in sorted(paths)}
-        known = {path: model for path, model in models.items() if model} or dict(
-            self.tuning.tables[0].models if self.tuning.tables else {}
-        )
-        found = [rule for name in sorted({cell.collective for cell in cells}) for rule in rules(self._of(name))]
-        return Table("measured", self.machine, tuple(found), known, tuple(cells))
+        timings = list(self.timings.values())
+        paths = {choice.path for timing in timings for choice in timing.times}
+        models = {path: model_of(timings, path, self.tuning.model(path), "measured") for path in sorted(paths)}
+        known = {**self.table.models, **{path: model for path, model in models.items() if model}}
+        found = [rule for name in sorted({timing.collective for timing in timings}) for rule in rules(self._of(name))]
+        return Table("measured", self.machine, tuple(found), known, tuple(timings))
 
-    def _of(self, collective: str) -> list[Cell]:
-        """Return a collective's cells by ascending size."""
-        return [self.cells[key] for key in sorted(self.cells) if key[0] == collective]
+    def _of(self, collective: str) -> list[Timing]:
+        """Return a collective's timings by ascending size."""
+        return [self.timings[key] for key in sorted(self.timings) if key[0] == collective]
 
     @property
-    def machine(self) -> Fingerprint:
+    def machine(self) -> MachineFacts:
         """The machine that is measured."""
         return context_of(self.comm).machine
 
@@ -177,24 +178,24 @@ class Tuner:
             if not gaps or left <= 0:
                 return
             _, name, nbytes = gaps[0]
-            before = len(self.cells)
-            self._measure(name, nbytes, max(left / len(gaps), 0.05))
+            before = len(self.timings)
+            self._measure(name, nbytes, max(left / len(gaps), 0.05), hopeless=FAR)
             self.tell(1 - (1 - PLANNED) * left / max(self.seconds * (1 - PLANNED), 1e-9), name)
-            if len(self.cells) == before:  # that size was measured already: there is none between
+            if len(self.timings) == before:  # that size was measured already: there is none between
                 return
 
     def _gaps(self, names: list[str]) -> Iterator[tuple[float, str, int]]:
         """Yield (ratio of two measured sizes with different winners, call, the size between)."""
         for name in names:
-            cells = self._of(CALLS[name].row.name)
-            for one, two in pairwise(cells):
+            timings = self._of(CALLS[name].row.name)
+            for one, two in pairwise(timings):
                 ratio = (two.nbytes + 1) / (one.nbytes + 1)
                 if ratio > NEAR and _winner(one) != _winner(two):
-                    between = next((s.high for s in spans([one, two])[:-1]), 0)
+                    between = next((s.high for s in ranges([one, two])[:-1]), 0)
                     middle = int(((one.nbytes + 1) * (two.nbytes + 1)) ** 0.5)
                     yield ratio, name, between if one.nbytes < between < two.nbytes else middle
 
 
-def _winner(cell: Cell) -> str:
-    times = by_family(cell)
-    return min(times, key=lambda family: times[family][0]).algorithm
+def _winner(timing: Timing) -> str:
+    times = by_algorithm(timing)
+    return min(times, key=lambda one: times[one][0]).algorithm

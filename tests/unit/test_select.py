@@ -8,7 +8,7 @@ import mpicoll
 from mpicoll import UnsupportedError
 from mpicoll.algorithms import catalogue, get
 from mpicoll.dispatch.facts import Facts
-from mpicoll.dispatch.fingerprint import Fingerprint
+from mpicoll.dispatch.machine_facts import MachineFacts
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.plan import PlanKey, make_plan
 from mpicoll.dispatch.select import candidates, select
@@ -39,7 +39,7 @@ def table(tmp_path):
 
 
 def choose(facts=FACTS, **voices):
-    tuning = in_force(voices.get("tuning", "model"), (), Fingerprint())
+    tuning = in_force(voices.get("tuning", "model"), (), MachineFacts())
     return select(facts, *(voices.get(who, "") for who in ("call", "communicator", "setting")), tuning)
 
 

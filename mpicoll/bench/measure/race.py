@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.measure.statistics import FEWEST, Statistics
 
 Call = Callable[[], object]
@@ -22,13 +23,6 @@ SLOWER = 1.1
 BLOCK, MOST = 0.02, 50
 #: timed calls of each at most
 ENOUGH = 2000
-
-
-class Taker(Protocol):
-    """Takes times, as `clock.Clock` does."""
-
-    def take(self, call: Call, calls: int) -> NDArray[np.float64]:
-        """Return the seconds of each of a number of calls, the slowest rank's."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +40,7 @@ class Goal:
     keep: frozenset[int] = frozenset()
 
 
-def race(calls: Sequence[Call], clock: Taker, world: Any, goal: Goal, now: Callable[[], float]) -> list[Statistics]:
+def race(calls: Sequence[Call], clock: Clock, world: Any, goal: Goal, now: Callable[[], float]) -> list[Statistics]:
     """Return the statistics of each call, in seconds; the same on all ranks.
 
     In each round every call that is left has a block of timed calls; which one is first changes.  The first call of a
@@ -73,7 +67,7 @@ def race(calls: Sequence[Call], clock: Taker, world: Any, goal: Goal, now: Calla
         left = left[1:] + left[:1]
 
 
-def _block(call: Call, clock: Taker, before: NDArray[np.float64]) -> NDArray[np.float64]:
+def _block(call: Call, clock: Clock, before: NDArray[np.float64]) -> NDArray[np.float64]:
     call()
     if not before.size:
         return clock.take(call, FIRST)

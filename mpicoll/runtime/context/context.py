@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from mpi4py import MPI
 
-from mpicoll.dispatch.fingerprint import Fingerprint, of_ranks
+from mpicoll.dispatch.machine_facts import MachineFacts, of_ranks
 from mpicoll.dispatch.tuning import Text, Tuning, in_force
 from mpicoll.errors import MismatchError, StalledError
 from mpicoll.runtime.context.call_cache import CallCache
@@ -73,7 +73,7 @@ class Context(Traffic):
 
     cuda_aware: cuda_aware.Awareness
     waiter: Waiter
-    machine: Fingerprint
+    machine: MachineFacts
     tables: tuple[Text, ...]
 
     def __init__(self, parent: MPI.Intracomm, rules: str) -> None:

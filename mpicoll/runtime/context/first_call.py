@@ -9,7 +9,7 @@ from typing import Any
 from mpi4py import MPI
 
 from mpicoll.dispatch import tuning
-from mpicoll.dispatch.fingerprint import Fingerprint, local
+from mpicoll.dispatch.machine_facts import MachineFacts, local
 from mpicoll.dispatch.tuning import Text
 from mpicoll.errors import MismatchError
 from mpicoll.runtime.mpi import cuda_aware
@@ -52,7 +52,7 @@ class RankFacts:
     host: str
     id: str
     address: Address | None
-    machine: Fingerprint
+    machine: MachineFacts
     tables: tuple[Text, ...]
 
 

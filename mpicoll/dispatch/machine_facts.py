@@ -20,7 +20,7 @@ _GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 @dataclass(frozen=True)
-class Fingerprint:
+class MachineFacts:
     """Facts of a machine on which times depend, or patterns of them; "" for anything.
 
     Attributes:
@@ -37,7 +37,7 @@ class Fingerprint:
     hosts: str = ""
     gpu: str = ""
 
-    def differs(self, here: Fingerprint) -> str:
+    def differs(self, here: MachineFacts) -> str:
         """Return in what a machine is another one than this pattern, "" if in nothing.
 
         Args:
@@ -54,10 +54,10 @@ class Fingerprint:
 
 
 #: names of the facts
-FACTS = tuple(field.name for field in fields(Fingerprint))
+FACTS = tuple(field.name for field in fields(MachineFacts))
 
 
-def of_ranks(all_ranks: Iterable[tuple[str, Fingerprint]]) -> Fingerprint:
+def of_ranks(all_ranks: Iterable[tuple[str, MachineFacts]]) -> MachineFacts:
     """Return the fingerprint of a communicator's machine; a fact on which hosts differ is "mixed".
 
     Args:
@@ -67,17 +67,17 @@ def of_ranks(all_ranks: Iterable[tuple[str, Fingerprint]]) -> Fingerprint:
     hosts = len({host for host, _ in told})
     own = [asdict(one) for _, one in told]
     common = {name: own[0][name] if len({one[name] for one in own}) == 1 else "mixed" for name in FACTS}
-    return Fingerprint(**{**common, "hosts": str(hosts)})
+    return MachineFacts(**{**common, "hosts": str(hosts)})
 
 
 @cache
-def local(mpi: str = "") -> Fingerprint:
+def local(mpi: str = "") -> MachineFacts:
     """Return the fingerprint of this host alone.
 
     Args:
         mpi: name of the MPI library, "" while it is not known.
     """
-    return Fingerprint(mpi, cpu(), str(os.cpu_count() or 1), "1", _gpu())
+    return MachineFacts(mpi, cpu(), str(os.cpu_count() or 1), "1", _gpu())
 
 
 def cpu() -> str:

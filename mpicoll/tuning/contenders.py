@@ -15,6 +15,8 @@ SHORT, FROM, FACTOR = (8, 256), 1024, 4
 LONGEST = {"host": 4 << 20, "device": 256 << 20}
 #: a choice whose predicted time is so many times the least is not measured
 HOPELESS = 4.0
+#: the same where predictions follow from times of sizes nearby
+FAR = 1.6
 #: calls whose times fix the parameters of a path's model: method, algorithm, message sizes in bytes
 PROBES = (
     ("bcast", "linear", (8, 1 << 16, 1 << 20)),
@@ -36,15 +38,16 @@ def sizes(longest: int) -> list[int]:
     return [*found, longest]
 
 
-def contenders(facts: Facts, tuning: Tuning) -> list[Choice]:
+def contenders(facts: Facts, tuning: Tuning, hopeless: float = HOPELESS) -> list[Choice]:
     """Return what is worth a try for a call, the least predicted time first; a pipelined algorithm uncut as well.
 
     Args:
         facts: the call.
         tuning: predicts.
+        hopeless: times the least predicted time beyond which a choice is not.
     """
     able = sorted((c for c in candidates(facts, tuning) if c.seconds is not None), key=lambda c: c.seconds or 0.0)
-    most = HOPELESS * (able[0].seconds or 0.0)
+    most = hopeless * (able[0].seconds or 0.0)
     found: dict[Choice, None] = {}
     for one in able:
         if (one.seconds or 0.0) <= most:
