@@ -107,7 +107,7 @@ def _model(parts: list[str], source: str) -> dict[str, CostModel]:
     values = {name: _number(value) for name, value in _assignments(rest, PARAMETERS).items()}
     if not any(values.values()):
         raise ValueError("all parameters are 0")
-    return {path: CostModel(**dict.fromkeys(PARAMETERS, 0.0) | values, source=f"measured, {source}")}  # type: ignore[arg-type]
+    return {path: CostModel(**dict.fromkeys(PARAMETERS, 0.0) | values, source=f"measured, {source}")}
 
 
 def _timing(parts: list[str]) -> Timing:
