@@ -14,7 +14,7 @@ from mpicoll.dispatch.measured import Timing
 from mpicoll.dispatch.rules import Choice, Rule
 
 #: what a switch of algorithms must save, as a part of the time of one measured size: less is noise
-SWITCH = 0.03
+SWITCH = 0.05
 #: cost of an algorithm that was not measured at a size, in parts of the fastest one's time
 UNKNOWN = 10.0
 #: upper bound of a range without one

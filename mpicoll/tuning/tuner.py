@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -15,8 +16,7 @@ from mpicoll.bench.errors import ShortageError
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.backends import Backend, in_memory
 from mpicoll.bench.measure.clock import Clock
-from mpicoll.bench.measure.race import Goal, race
-from mpicoll.bench.measure.statistics import Statistics
+from mpicoll.bench.measure.race import Goal, Runner, race
 from mpicoll.bench.request.cases import CALLS, Case, make_case
 from mpicoll.communicator import Communicator
 from mpicoll.dispatch.facts import Facts
@@ -27,7 +27,7 @@ from mpicoll.dispatch.table import Table
 from mpicoll.dispatch.tuning import Tuning
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.context.contexts import context_of
-from mpicoll.tuning.choose import by_algorithm, ranges, rules
+from mpicoll.tuning.choose import ranges, rules
 from mpicoll.tuning.contenders import FAR, HOPELESS, PROBES, contenders, sizes
 from mpicoll.tuning.fit import model_of
 
@@ -56,7 +56,7 @@ class Tuner:
         tell: shows progress.
         now: seconds on some clock.
         timings: what was measured, by collective and message size.
-        statistics: of every time that was measured, for the file of results.
+        runners: what was found of every choice, for the file of results.
     """
 
     comm: Communicator
@@ -66,7 +66,7 @@ class Tuner:
     tell: Tell = lambda part, what: None
     now: Callable[[], float] = time.monotonic
     timings: dict[tuple[str, int], Timing] = field(default_factory=dict)
-    statistics: list[tuple[Case, Choice, Statistics]] = field(default_factory=list)
+    runners: list[tuple[Case, Choice, Runner]] = field(default_factory=list)
     tuning: Tuning = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:
@@ -127,13 +127,14 @@ class Tuner:
         calls = [Mpicoll(self.comm).bind(arrays, str(choice)) for choice in choices]
         found = race(calls, self.clock, self.world, Goal(PRECISE, seconds), self.now)
         facts = self._facts(arrays)
-        times = {choice: one.median for choice, one in zip(choices, found, strict=True)}
+        reference = next(one.seconds.median for one in found if one.ratio.low == one.ratio.high == 1)
+        times = {choice: one.ratio.median * reference for choice, one in zip(choices, found, strict=True)}
         key = case.call.row.name, case.nbytes
         timing = Timing(*key, self.comm.size, facts.memory, facts.gpus, times)
         if key in self.timings:
             timing = replace(timing, times=self.timings[key].times | times)
         self.timings[key] = timing
-        self.statistics += [(case, choice, one) for choice, one in zip(choices, found, strict=True)]
+        self.runners += [(case, choice, one) for choice, one in zip(choices, found, strict=True)]
         self.tuning = Tuning((replace(self.table, timings=tuple(self.timings.values())),), self.machine)
 
     def _choices(self, arrays: Arrays, only: str, hopeless: float) -> list[Choice]:
@@ -185,17 +186,17 @@ class Tuner:
                 return
 
     def _gaps(self, names: list[str]) -> Iterator[tuple[float, str, int]]:
-        """Yield (ratio of two measured sizes with different winners, call, the size between)."""
+        """Yield (ratio of two measured sizes between which the choice changes, call, the size there)."""
         for name in names:
             timings = self._of(CALLS[name].row.name)
+            ends = [each.high for each in ranges(timings)[:-1]]
             for one, two in pairwise(timings):
                 ratio = (two.nbytes + 1) / (one.nbytes + 1)
-                if ratio > NEAR and _winner(one) != _winner(two):
-                    between = next((s.high for s in ranges([one, two])[:-1]), 0)
-                    middle = int(((one.nbytes + 1) * (two.nbytes + 1)) ** 0.5)
-                    yield ratio, name, between if one.nbytes < between < two.nbytes else middle
+                end = next((end for end in ends if one.nbytes < end <= two.nbytes), 0)
+                if ratio > NEAR and end:
+                    yield ratio, name, end if end < two.nbytes else _middle(one.nbytes, two.nbytes)
 
 
-def _winner(timing: Timing) -> str:
-    times = by_algorithm(timing)
-    return min(times, key=lambda one: times[one][0]).algorithm
+def _middle(low: int, high: int) -> int:
+    """Return the size between two, by their ratio."""
+    return math.isqrt((low + 1) * (high + 1))

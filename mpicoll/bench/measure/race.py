@@ -1,4 +1,9 @@
-"""A race: calls that do the same are timed in turn, and those that are slower for sure leave it."""
+"""A race: calls that do the same are timed in turn, and those that are slower for sure leave it.
+
+In each round every call that is left has a block of timed calls.  What slows the machine for a while slows all calls of
+a round, so the calls of one round are compared: a call's ratio is the median of its block over that of the reference's
+block.  A machine that is now fast and now slow would otherwise have medians of the one or the other.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +18,17 @@ from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.measure.statistics import FEWEST, Statistics
 
 Call = Callable[[], object]
-#: timed calls of the first round
-FIRST = 3
-#: how many times the fastest call's time a call must take to leave after the first round
-HOPELESS = 2.0
-#: how many times the upper end of the fastest one's interval the lower end of a call's must be for it to leave
-SLOWER = 1.1
+#: calls of each before the first round, in which kernels are compiled and memory is mapped
+WARMUP = 4
+#: ratios to the fastest call's from which a call leaves after so many rounds
+HOPELESS = {1: 3.0, 3: 1.6}
+#: how many times the upper end of the fastest one's interval the lower end of a call's must be for it to leave, from
+#: FEWEST rounds on
+SLOWER = 1.03
 #: seconds of a block of one call, and timed calls in it at most
-BLOCK, MOST = 0.02, 50
-#: timed calls of each at most
-ENOUGH = 2000
+BLOCK, MOST = 0.004, 40
+#: rounds at least before the half-widths may end the race, and rounds at most
+LEAST_ROUNDS, MOST_ROUNDS = 8, 400
 
 
 @dataclass(frozen=True)
@@ -30,21 +36,96 @@ class Goal:
     """When a race ends.
 
     Attributes:
-        half_width: of the intervals of those that are left, as a part of their medians.
-        seconds: that it takes at most, the first round aside.
-        keep: places of calls that never leave.
+        half_width: of the intervals of the ratios of those that are left, as a part of them.
+        seconds: that it takes at most, warm-up and first round aside.
+        reference: place of a call that never leaves, to whose time all others' are compared; None for the fastest one
+            of the first round.
     """
 
     half_width: float
     seconds: float
-    keep: frozenset[int] = frozenset()
+    reference: int | None = None
 
 
-def race(calls: Sequence[Call], clock: Clock, world: Any, goal: Goal, now: Callable[[], float]) -> list[Statistics]:
-    """Return the statistics of each call, in seconds; the same on all ranks.
+@dataclass(frozen=True)
+class Runner:
+    """What a race says of a call.
 
-    In each round every call that is left has a block of timed calls; which one is first changes.  The first call of a
-    block finds the caches as another call left them, and is not timed.
+    Attributes:
+        seconds: of its blocks' medians.
+        ratio: of its blocks to those of the reference in the same round.
+    """
+
+    seconds: Statistics
+    ratio: Statistics
+
+
+class Race:
+    """The blocks of all calls, one after the other.
+
+    Args:
+        calls: what to time.
+        clock: takes the times, those of the slowest rank.
+        goal: when the race ends.
+    """
+
+    def __init__(self, calls: Sequence[Call], clock: Clock, goal: Goal) -> None:
+        self.calls, self.clock, self.goal = calls, clock, goal
+        self.blocks: list[list[float]] = [[] for _ in calls]
+        self.left = list(range(len(calls)))
+        self.reference = goal.reference or 0
+        self.rounds = 0
+
+    def round(self) -> None:
+        """Time a block of each call that is left, and let go those that are slower for sure."""
+        for place in self.left:
+            self.blocks[place].append(self._block(place))
+        self.rounds += 1
+        if self.rounds == 1 and self.goal.reference is None:
+            self.reference = min(self.left, key=lambda place: self.blocks[place][0])
+        self.left = self._staying()
+        self.left = self.left[1:] + self.left[:1]
+
+    def _block(self, place: int) -> float:
+        """Return the median of a block; its first call finds the caches as another call left them, and is not timed."""
+        before, call = self.blocks[place], self.calls[place]
+        for _ in range(1 if before else WARMUP):
+            call()
+        number = int(np.clip(BLOCK / before[-1], 1, MOST)) if before else 3
+        return float(np.median(self.clock.take(call, number)))
+
+    def ratios(self, place: int) -> NDArray[np.float64]:
+        """Return a call's ratios to the reference, of all its rounds."""
+        mine = self.blocks[place]
+        return np.array([a / b for a, b in zip(mine, self.blocks[self.reference], strict=False)])
+
+    def _staying(self) -> list[int]:
+        found = {place: Statistics.of(self.ratios(place)) for place in self.left}
+        best = min(found.values(), key=lambda one: one.median)
+        hopeless = [ratio for rounds, ratio in HOPELESS.items() if self.rounds >= rounds][-1]
+
+        def stays(one: Statistics) -> bool:
+            sure = self.rounds >= FEWEST and one.low > SLOWER * best.high
+            return not sure and one.median <= hopeless * best.median
+
+        return [place for place, one in found.items() if place == self.reference or stays(one)]
+
+    @property
+    def done(self) -> bool:
+        """True where nothing more is to be learnt."""
+        if self.rounds < LEAST_ROUNDS:
+            return False
+        others = [place for place in self.left if place != self.reference]
+        exact = all(Statistics.of(self.ratios(place)).half_width <= self.goal.half_width for place in others)
+        return exact or self.rounds >= MOST_ROUNDS
+
+    def runners(self) -> list[Runner]:
+        """Return what was found of each call."""
+        return [Runner(Statistics.of(np.array(b)), Statistics.of(self.ratios(i))) for i, b in enumerate(self.blocks)]
+
+
+def race(calls: Sequence[Call], clock: Clock, world: Any, goal: Goal, now: Callable[[], float]) -> list[Runner]:
+    """Return what a race says of each call; the same on all ranks.
 
     Args:
         calls: what to time.
@@ -53,39 +134,9 @@ def race(calls: Sequence[Call], clock: Clock, world: Any, goal: Goal, now: Calla
         goal: when it ends.
         now: seconds on some clock.
     """
-    samples = [np.empty(0)] * len(calls)
-    left, first, start = list(range(len(calls))), True, now()
-    while True:
-        for place in left:
-            samples[place] = np.append(samples[place], _block(calls[place], clock, samples[place]))
-        found = [Statistics.of(one) for one in samples]
-        left = _left(left, found, goal.keep, first)
-        start = now() if first else start
-        first = False
-        if _done([found[place] for place in left], goal) or world.bcast(now() - start > goal.seconds, root=0):
-            return found
-        left = left[1:] + left[:1]
-
-
-def _block(call: Call, clock: Clock, before: NDArray[np.float64]) -> NDArray[np.float64]:
-    call()
-    if not before.size:
-        return clock.take(call, FIRST)
-    return clock.take(call, int(np.clip(BLOCK / np.median(before), 1, MOST)))
-
-
-def _left(places: list[int], found: list[Statistics], keep: frozenset[int], first: bool) -> list[int]:
-    best = min((found[place] for place in places), key=lambda one: one.median)
-
-    def stays(one: Statistics) -> bool:
-        if one.number < FEWEST or best.number < FEWEST:
-            return not first or one.median <= HOPELESS * best.median
-        return one.low <= SLOWER * best.high
-
-    return [place for place in places if place in keep or stays(found[place])]
-
-
-def _done(left: list[Statistics], goal: Goal) -> bool:
-    if len(left) == 1 and not goal.keep:
-        return left[0].number >= FEWEST
-    return all(one.half_width <= goal.half_width or one.number >= ENOUGH for one in left)
+    run = Race(calls, clock, goal)
+    run.round()
+    start = now()
+    while not run.done and not world.bcast(now() - start > goal.seconds, root=0):
+        run.round()
+    return run.runners()

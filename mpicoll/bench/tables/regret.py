@@ -2,10 +2,10 @@
 
     regret = 100 % * (t(chosen) / min t - 1)
 
-A cell is a call of one message size on one number of ranks.  Where the intervals of the chosen one's and of the fastest
-one's median overlap, nobody knows which one is faster: those regrets count as they are, and once more as 0.  A cell is
-uncertain where one of the two medians is known less well than to 5 %.  The model's error is that of the predicted time
-of each choice that stayed in the race.
+A cell is a call of one message size on one number of ranks.  Times are compared within rounds (`measure/race.py`).
+Where the interval of their ratio has 1 in it, nobody knows which one is faster: those regrets count as they are, and
+once more as 0.  A cell is uncertain where the ratio is known less well than to 5 %.  The model's error is that of the
+predicted time of each choice that is known to 5 %.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import numpy as np
 
 from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.measure.arrays import Arrays
-from mpicoll.bench.measure.race import Goal, race
-from mpicoll.bench.measure.statistics import Statistics
+from mpicoll.bench.measure.race import Goal, Runner, race
 from mpicoll.bench.output.columns import Column, Columns
 from mpicoll.bench.output.rows import MeasuredCall, quantity, summary
 from mpicoll.bench.request.jobs import Job
@@ -54,34 +53,39 @@ class Regret:
     Attributes:
         call: with mpicoll's choice.
         chosen: the choice.
-        times: of each choice, in seconds.
-        errors: by choice that stayed in the race, the relative error of the predicted time.
+        runners: what the race says of each choice; the chosen one is the reference.
+        errors: by choice, the relative error of the predicted time.
     """
 
     call: MeasuredCall
     chosen: Choice
-    times: dict[Choice, Statistics]
+    runners: dict[Choice, Runner]
     errors: dict[Choice, float]
 
     @property
     def fastest(self) -> Choice:
-        """The choice with the least median."""
-        return min(self.times, key=lambda choice: self.times[choice].median)
+        """The choice with the least time."""
+        return min(self.runners, key=lambda choice: self.runners[choice].ratio.median)
 
     @property
     def percent(self) -> float:
         """The regret."""
-        return 100 * (self.times[self.chosen].median / self.times[self.fastest].median - 1)
+        return 100 * (1 / self.runners[self.fastest].ratio.median - 1)
 
     @property
     def tied(self) -> bool:
-        """True where the intervals overlap."""
-        return self.times[self.chosen].low <= self.times[self.fastest].high
+        """True where the interval of the ratio has 1 in it."""
+        return self.runners[self.fastest].ratio.high >= 1
 
     @property
     def half_width(self) -> float:
-        """The larger half-width of the two intervals."""
-        return max(self.times[choice].half_width for choice in (self.chosen, self.fastest))
+        """The half-width of the ratio's interval, 0 where the chosen one is the fastest."""
+        return self.runners[self.fastest].ratio.half_width
+
+    @property
+    def _fastest_seconds(self) -> float:
+        """The fastest one's time, if it had run as long as the chosen one."""
+        return self.runners[self.chosen].seconds.median * self.runners[self.fastest].ratio.median
 
     def record(self) -> dict[str, Any]:
         """Return it for the file."""
@@ -91,7 +95,7 @@ class Regret:
             "half-width": quantity(100 * self.half_width, "%"),
         }
         figures |= {f"error {choice}": quantity(100 * error, "%") for choice, error in self.errors.items()}
-        return self.call.record({str(choice): summary(one) for choice, one in self.times.items()}, figures)
+        return self.call.record({str(choice): summary(one.seconds) for choice, one in self.runners.items()}, figures)
 
     def cells(self) -> Iterator[tuple[str, ...]]:
         """Yield its cells."""
@@ -99,8 +103,8 @@ class Regret:
         note = " uncertain" if self.half_width > CERTAIN else ""
         yield (
             *(case.call.name, str(case.nbytes), str(case.size)),
-            *(f" {self.chosen}", f"{self.times[self.chosen].median * 1e6:.2f}"),
-            *(f" {self.fastest}", f"{self.times[self.fastest].median * 1e6:.2f}"),
+            *(f" {self.chosen}", f"{self.runners[self.chosen].seconds.median * 1e6:.2f}"),
+            *(f" {self.fastest}", f"{self._fastest_seconds * 1e6:.2f}"),
             f"{self.percent:.1f}",
             (" tied" if self.tied and self.percent else "") + note,
         )
@@ -121,12 +125,12 @@ def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Regret:
     able |= {one.choice: one for one in plan.candidates() if not one.why_not}
     calls = [bench.contestant.bind(arrays, str(choice)) for choice in able]
     seconds = max(bench.world.bcast(bench.budget.until - bench.budget.now()), 0.0)
-    goal = Goal(bench.options.ci, seconds, frozenset({0}))
+    goal = Goal(bench.options.ci, seconds, 0)
     found = dict(zip(able, race(calls, bench.clock, bench.world, goal, bench.budget.now), strict=True))
     errors = {
-        choice: abs(one.seconds / found[choice].median - 1)
+        choice: abs(one.seconds / (found[choice].ratio.median * found[chosen].seconds.median) - 1)
         for choice, one in able.items()
-        if one and one.seconds and found[choice].half_width <= CERTAIN
+        if one and one.seconds and found[choice].ratio.half_width <= CERTAIN
     }
     memory = plan.key.facts.memory
     return Regret(MeasuredCall(job.case, way, arrays.in_place, "auto", memory), chosen, found, errors)
