@@ -60,6 +60,7 @@ LAYERS = [
     ["bench.tables"],
     ["bench.run", "bench.interruption", "bench.warm"],
     ["bench.puzzles"],
+    ["report"],
     ["cli"],
     ["bench.__main__", "__main__", "demo"],
 ]
