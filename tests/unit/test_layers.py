@@ -22,6 +22,7 @@ CAMPAIGNS = sorted((ROOT.parent / "bench").glob("*.py"))
 LAYERS = [
     ["version"],
     ["errors"],
+    ["kinds"],
     ["settings"],
     ["schedule"],
     ["algorithms"],

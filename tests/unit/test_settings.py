@@ -170,6 +170,15 @@ def test_a_file_may_be_a_path(tmp_path):
     assert settings.tuning == str(tmp_path)
 
 
+def test_debug_is_a_number_or_the_word_plan():
+    settings = Settings({"MPICOLL_DEBUG": "plan"})
+    assert settings.debug == "plan"
+    with settings.override(debug=2):
+        assert settings.debug == 2
+    with pytest.raises(ValueError, match=r"^setting debug: 'plans' is not a whole number, 0 or more, or plan$"):
+        settings.debug = "plans"
+
+
 def test_words_for_yes_no_and_auto():
     for text, value in [("YES", True), ("true", True), ("1", True), ("No", False), ("0", False), ("auto", None)]:
         assert Settings({"MPICOLL_CUDA_AWARE": text}).cuda_aware is value

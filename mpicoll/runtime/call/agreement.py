@@ -16,6 +16,7 @@ import numpy as np
 
 from mpicoll.dispatch.plan import Plan
 from mpicoll.errors import MismatchError
+from mpicoll.kinds import PLAN
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.settings import settings
 
@@ -165,7 +166,12 @@ class Word:
 
 def asked() -> bool:
     """Tell whether ranks ask each other before a call."""
-    return bool(settings.debug or settings.errors)
+    return compares() or bool(settings.errors)
+
+
+def compares() -> bool:
+    """Tell whether every call is compared over the ranks before it starts."""
+    return settings.debug not in (0, PLAN)
 
 
 def settle(name: str, words: list[Word], trouble: Exception | None) -> None:
@@ -180,7 +186,7 @@ def settle(name: str, words: list[Word], trouble: Exception | None) -> None:
     refused = [f"rank {rank} raised {word.trouble}" for rank, word in enumerate(words) if word.trouble]
     if refused:
         raise MismatchError(f"{name}: {'; '.join(refused)}")
-    if settings.debug:
+    if compares():
         _compare(name, [word.fingerprint for word in words if word.fingerprint is not None])
         _compare_flows(name, [word.flow for word in words])
     whats = [word.what for word in words]
