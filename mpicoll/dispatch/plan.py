@@ -9,46 +9,26 @@ unknown, because not all ranks know it.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
+from mpicoll.dispatch.explain import Explanation, explain, plural
+from mpicoll.dispatch.explain_text import call_text, head, lines
 from mpicoll.dispatch.facts import Facts
-from mpicoll.dispatch.paths import PATHS, serving
-from mpicoll.dispatch.predict import UNTUNED
-from mpicoll.dispatch.rules import MOST_SEGMENTS
-from mpicoll.dispatch.select import Candidate, candidates, describe_size, select
-from mpicoll.dispatch.tuning import Tuning, here
-from mpicoll.errors import UnsupportedError
+from mpicoll.dispatch.limits import limited
+from mpicoll.dispatch.paths import serving, wanted
+from mpicoll.dispatch.plan_key import PlanKey
+from mpicoll.dispatch.rules import Choice
+from mpicoll.dispatch.select import Candidate, candidates
+from mpicoll.dispatch.tuning import here
 from mpicoll.schedule.collectives import collective
 from mpicoll.schedule.ir import Schedule
 from mpicoll.settings import settings
 
-#: segments in flight: enough that one moves while another is reduced and a third waits its turn
-LANES = 4
-#: bytes of the vector that one segment holds at most: MPI counts messages in 32 bits
-LARGEST_MESSAGE = 1 << 30
-
-
-@dataclass(frozen=True)
-class PlanKey:
-    """The identity of a plan on one rank: the facts, this rank, and the rules in force."""
-
-    facts: Facts
-    rank: int
-    root: int = 0
-    call: str = ""
-    communicator: str = ""
-    setting: str = ""
-    tuning: Tuning = UNTUNED
-    scratch_limit: int = 1 << 28
-
-    @property
-    def asked(self) -> Facts:
-        """All that a choice may depend on, the root included."""
-        return replace(self.facts, root=self.root)
+#: methods of which not all ranks know all counts, and so none the message size
+COUNTS_UNKNOWN = ("gatherv", "scatterv", "alltoallv")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,29 +57,33 @@ class Plan:
     schedule: Schedule = field(repr=False)
     unoffered: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def choice(self) -> Choice:
+        """What runs, such as ring/8@host."""
+        return Choice(self.algorithm, self.segments, self.path)
+
+    @property
+    def line(self) -> str:
+        """The plan in a line: the call, the choice, who chose."""
+        return f"{call_text(self.key.facts)}: {self.choice}, {self.reason}"
+
     def candidates(self) -> list[Candidate]:
         """Return every candidate with its predicted time, or why it cannot serve."""
         return candidates(self.key.asked, self.key.tuning)
 
-    def __str__(self) -> str:
-        facts = self.key.facts
-        row = collective(facts.collective)
-        root = f", root {self.key.root}" if row.rooted else ""
-        head = (
-            f"{facts.collective} of {describe_size(facts.nbytes)} on {facts.size} ranks "
-            f"({facts.memory} arrays, rank {self.key.rank}{root})"
-        )
-        steps = len(self.schedule.steps)
-        chosen = f"  {self.algorithm}, {_plural(self.segments, 'segment')}, path {self.path}, {_plural(steps, 'step')}"
-        card = registry.get(facts.collective, self.algorithm)
+    def explanation(self) -> Explanation:
+        """Return what else could run, why it does not, and what decides at other message sizes."""
+        return explain(self.key, self.unoffered)
+
+    def words(self) -> str:
+        """Return what runs, in words."""
+        steps = plural(len(self.schedule.steps), "step")
+        card = registry.get(self.key.facts.collective, self.algorithm)
         doubtful = "" if card.verified else ", which is not verified"
-        lines = [head, chosen + doubtful, f"  because of {self.reason}", "  candidates:"]
-        for one in sorted(self.candidates(), key=lambda c: (c.seconds is None, c.seconds or 0.0)):
-            time = "" if one.seconds is None else f"{one.seconds * 1e6:10.1f} us predicted"
-            mark = "*" if one.choice.algorithm == self.algorithm and one.choice.path in ("", self.path) else " "
-            lines.append(f"  {mark} {one.choice!s:<32}{time}{one.why_not}")
-        lines += [f"  path {name} is not offered: {why}" for name, why in self.unoffered]
-        return "\n".join(lines)
+        return f"{self.algorithm}, {plural(self.segments, 'segment')}, path {self.path}, {steps}{doubtful}"
+
+    def __str__(self) -> str:
+        return "\n".join([head(self.key), f"  {self.words()}", *lines(self.explanation(), self.key.facts.size)])
 
 
 def make_plan(key: PlanKey) -> Plan:
@@ -109,14 +93,11 @@ def make_plan(key: PlanKey) -> Plan:
 
 @lru_cache(maxsize=4096)
 def _planned(key: PlanKey, revision: int) -> Plan:
-    choice, reason = select(key.asked, key.call, key.communicator, key.setting, key.tuning)
+    asked, reason = key.selected()
+    choice, lanes = limited(asked, key.facts, key.scratch_limit)
     card = registry.get(key.facts.collective, choice.algorithm)
-    if PATHS[choice.path].takes_segments:
-        segments, lanes = bounded(card, key.facts, choice.segments, key.scratch_limit)
-    else:
-        segments, lanes = 1, 1
     schedule = schedule_of(card, key.rank, key.facts.size, key.root)
-    return Plan(key, choice.algorithm, segments, lanes, choice.path, reason, schedule)
+    return Plan(key, choice.algorithm, choice.segments, lanes, choice.path, reason, schedule)
 
 
 @lru_cache(maxsize=256)
@@ -132,36 +113,6 @@ def schedule_of(card: Algorithm, rank: int, size: int, root: int) -> Schedule:
     return card.schedule(rank, size, root)
 
 
-def bounded(card: Algorithm, facts: Facts, segments: int, limit: int) -> tuple[int, int]:
-    """Return (segments, lanes) such that no message and no rank's scratch is too large.
-
-    Equal on all ranks: computed from the most scratch that any rank needs, which the card declares.
-
-    Args:
-        card: the algorithm.
-        facts: the call.
-        segments: number of segments at least.
-        limit: bytes of scratch at most.
-
-    Raises:
-        UnsupportedError: it would need more segments than there may be.
-    """
-    nbytes = facts.nbytes or 0
-    segments = max(segments, -(-nbytes // LARGEST_MESSAGE))
-    if nbytes > limit // facts.size:
-        segmented = segments > 1 or nbytes > limit
-        needed = nbytes * card.scratch_blocks(facts.size, segmented) / card.vector_blocks(facts.size)
-        segments = max(segments, math.ceil(needed / limit))
-        if segments > MOST_SEGMENTS:
-            raise UnsupportedError(
-                f"{facts.collective}: {card.name!r} needs {segments} segments to keep to scratch_limit={limit}, "
-                f"more than {MOST_SEGMENTS}; raise the setting scratch_limit"
-            )
-        if needed:
-            return segments, max(1, min(segments, LANES, int(limit * segments / needed)))
-    return segments, min(segments, LANES)
-
-
 def plan(
     name: str,
     *,
@@ -172,6 +123,7 @@ def plan(
     commutative: bool = True,
     device: str = "cpu",
     algorithm: str | None = None,
+    gpus: int | None = None,
 ) -> Plan:
     """Return the plan of a call; needs neither MPI nor arrays.
 
@@ -184,6 +136,7 @@ def plan(
         commutative: whether the operator is.
         device: "cpu" or "cuda".
         algorithm: what `algorithm=` of the call would be.
+        gpus: number of GPUs of all ranks; None for one each.
 
     Raises:
         ValueError: unknown name, rank or root out of range.
@@ -195,15 +148,13 @@ def plan(
             raise ValueError(f"{row.name}: {what} {value} is out of range for {size} ranks")
     if device not in ("cpu", "cuda"):
         raise ValueError(f"device {device!r} is neither cpu nor cuda")
-    counts_known = name.lower() not in ("gatherv", "scatterv", "alltoallv")
+    counts_known = name.lower() not in COUNTS_UNKNOWN
     memory = "host" if device == "cpu" else "device"
     pinned = settings.reproducible if row.reducing else ""
-    paths, segment = serving(memory), settings.segment_bytes
-    facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, segment, pinned)
+    paths = tuple(name for name in serving(memory) if wanted() in (None, name)) or serving(memory)
+    facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, settings.segment_bytes, pinned)
+    if memory == "device":
+        facts = replace(facts, gpus=size if gpus is None else gpus)
     return make_plan(
         PlanKey(facts, rank, root, algorithm or "", "", settings.algorithms, here(), settings.scratch_limit)
     )
-
-
-def _plural(number: int, word: str) -> str:
-    return f"{number} {word}" + ("" if number == 1 else "s")

@@ -40,10 +40,26 @@ def best_segments(card: Algorithm, facts: Facts, path: str, tuning: Tuning = UNT
         found = curve.segments(nbytes)
     else:
         found = pieces(card, model, size, nbytes, row.smallest_segment, row.wave)
-    seconds = model.seconds(card.cost, size, nbytes, found)
+    return found if row.takes_segments else 1, predicted(card, facts, path, found, tuning)
+
+
+def predicted(card: Algorithm, facts: Facts, path: str, segments: int, tuning: Tuning = UNTUNED) -> float:
+    """Return the time of an algorithm in seconds.
+
+    Args:
+        card: the algorithm.
+        facts: the call.
+        path: its name; one that takes whole blocks cuts them by itself.
+        segments: number of segments.
+        tuning: the tables in force.
+    """
+    size, nbytes, row, model = facts.size, facts.nbytes or 0, PATHS[path], tuning.model(path)
+    cut = segments if row.takes_segments else pieces(card, model, size, nbytes, 0, row.wave)
+    seconds = model.seconds(card.cost, size, nbytes, cut)
+    curve = tuning.curve(facts.collective, size, facts.memory, facts.gpus, card.name, path)
     if curve:
         seconds *= math.exp(_between(_corrections(curve, card, path, model), math.log(nbytes + 1)))
-    return found if row.takes_segments else 1, seconds
+    return seconds
 
 
 @lru_cache(maxsize=4096)

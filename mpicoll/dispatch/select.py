@@ -15,6 +15,8 @@ from mpicoll.dispatch.tuning import Tuning
 from mpicoll.errors import UnsupportedError
 from mpicoll.settings import format_bytes
 
+#: how the reason begins where a tuning table decides, and where no rule speaks
+TUNING_TABLE, COST_MODEL = "tuning table", "cost model"
 #: binary digits of a message size that the cost model looks at
 SIZE_DIGITS = 5
 
@@ -50,10 +52,10 @@ def select(facts: Facts, call: str, communicator: str, setting: str, tuning: Tun
     if facts.reproducible:  # pinned: what a tuner measured, or a number of segments, must not change bits
         return _pinned(facts), f"the setting reproducible={facts.reproducible!r}"
     for table, rule in tuning.rules(facts.collective, facts.size, facts.memory, facts.gpus):
-        if rule.reaches(facts.nbytes) and _usable(rule.choice, facts):
-            return _complete(rule.choice, facts, tuning), f"tuning table {table.name}{tuning.note(table)}: {rule}"
-    best = _cheapest(replace(facts, nbytes=_size_class(facts.nbytes)), tuning, registry.revision())
-    return best, f"cost model for {best.path}: {tuning.model(best.path).source}"
+        if rule.reaches(facts.nbytes) and refusal(rule.choice, facts) is None:
+            return _complete(rule.choice, facts, tuning), f"{TUNING_TABLE} {table.name}{tuning.note(table)}: {rule}"
+    best = _cheapest(replace(facts, nbytes=size_class(facts.nbytes)), tuning, registry.revision())
+    return best, f"{COST_MODEL} for {best.path}: {tuning.model(best.path).source}"
 
 
 @lru_cache(maxsize=4096)
@@ -62,7 +64,7 @@ def _cheapest(facts: Facts, tuning: Tuning, revision: int) -> Choice:
     return min((c for c in candidates(facts, tuning) if c.seconds is not None), key=lambda c: c.seconds or 0.0).choice
 
 
-def _size_class(nbytes: int | None) -> int | None:
+def size_class(nbytes: int | None) -> int | None:
     """Return a size with its first five binary digits, such as 992 for 1000: what is between takes equally long.
 
     So a program whose sizes all differ has few to decide on.
@@ -101,9 +103,11 @@ def _refusal(card: Algorithm, facts: Facts, needs: dict[str, bool]) -> str | Non
     return found[1] if found else why
 
 
-def _usable(choice: Choice, facts: Facts) -> bool:
-    card = registry.get(facts.collective, choice.algorithm)
-    return _refusal(card, facts, facts.needs) is None and (not choice.path or choice.path in facts.paths)
+def refusal(choice: Choice, facts: Facts) -> str | None:
+    """Return the reason why a rule's choice cannot serve a call, None if it can."""
+    if choice.path and choice.path not in facts.paths:
+        return f"path {choice.path} is not offered"
+    return _refusal(registry.get(facts.collective, choice.algorithm), facts, facts.needs)
 
 
 def _forced(choice: Choice, facts: Facts, tuning: Tuning) -> Choice:

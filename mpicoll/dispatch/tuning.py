@@ -8,6 +8,7 @@ for none.
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -120,8 +121,9 @@ def in_force(wanted: str, users: tuple[Text, ...], machine: MachineFacts) -> Tun
 
 
 def here() -> Tuning:
-    """Return the tables in force for a job on this host alone, without MPI."""
-    return in_force(settings.tuning, users_tables(), local())
+    """Return the tables in force for a job on this host alone; its MPI library is known if it was loaded."""
+    loaded = sys.modules.get("mpi4py.MPI")
+    return in_force(settings.tuning, users_tables(), local(loaded.get_vendor()[0] if loaded else ""))
 
 
 @lru_cache(maxsize=1)

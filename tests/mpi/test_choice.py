@@ -217,3 +217,47 @@ def test_a_path_that_nobody_knows_is_told_to_all(form, wrong):
         request.Free()
         assert y.tolist() == [SIZE] * 3
         comm.Free()
+
+
+# Told once, with debug=plan.
+
+
+def test_a_new_choice_is_told_once_by_rank_0(made, capfd):
+    """One line for each choice, however often the call is made and wherever its arrays are."""
+    comm, long = made(), np.zeros(1 << 20, "f4")
+    with mpicoll.override(debug="plan"):
+        plan = comm.Get_plan("Allreduce", X, Y, algorithm="linear")
+        for _ in range(3):
+            comm.Allreduce(X, Y, algorithm="linear")
+            comm.Allreduce(np.zeros(16, "f4"), np.zeros(16, "f4"), algorithm="linear")
+            comm.Allreduce(np.zeros((4, 8), "f4")[:, ::2], Y, algorithm="linear")  # packed: not remembered
+            comm.Iallreduce(long, np.empty_like(long), algorithm="ring/2").Wait()
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("[mpicoll]")]
+    wanted = [
+        f"[mpicoll] allreduce of 64 bytes on {SIZE} ranks: {plan.choice}, algorithm= in the call",
+        f"[mpicoll] allreduce of 4M on {SIZE} ranks: ring/2@host, algorithm= in the call",
+    ]
+    assert lines == (wanted if comm.rank == 0 else [])
+    comm.Allreduce(X, Y, algorithm="binomial")
+    assert "[mpicoll]" not in capfd.readouterr().err
+
+
+def test_remembered_calls_ask_nothing_of_the_setting(made, monkeypatch):
+    comm, asked = made(), []
+    monkeypatch.setattr("mpicoll.runtime.call.decision.tell_choice", lambda plan, context: asked.append(plan))
+    with mpicoll.override(debug="plan"):
+        for _ in range(5):
+            comm.Allreduce(X, Y)
+    assert len(asked) == 1
+
+
+def test_get_plan_explains_all_candidates_as_they_would_run(made):
+    with mpicoll.override(scratch_limit="1M", tuning="model"):
+        comm = made()
+        plan = comm.Get_plan("Allreduce", np.zeros(4 << 20, "f4"), np.zeros(4 << 20, "f4"), algorithm="ring/2")
+    found = plan.explanation()
+    assert found.chosen.choice == plan.choice
+    assert {one.choice.algorithm for one in found.verdicts} == {card.name for card in registry.known("allreduce")}
+    assert all(one.predicted is not None or one.why for one in found.verdicts)
+    assert (f"raised to {plan.segments}" in str(plan)) == (plan.segments > 2)
+    assert "tuning tables in force: none, the cost model alone" in str(plan)

@@ -5,7 +5,8 @@ import pytest
 
 from mpicoll.algorithms import registry
 from mpicoll.dispatch.facts import Facts
-from mpicoll.dispatch.plan import PlanKey, make_plan
+from mpicoll.dispatch.plan import make_plan
+from mpicoll.dispatch.plan_key import PlanKey
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.arguments.reader import dense
 from mpicoll.runtime.paths.messages import program_of

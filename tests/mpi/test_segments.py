@@ -5,7 +5,7 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.dispatch.plan import LANES
+from mpicoll.dispatch.limits import LANES
 from mpicoll.schedule.program import TAGS
 
 SIZE = MPI.COMM_WORLD.Get_size()

@@ -9,7 +9,9 @@ from mpicoll import UnsupportedError
 from mpicoll.algorithms import catalogue, get
 from mpicoll.analysis.cost import pipelined
 from mpicoll.dispatch.facts import Facts
-from mpicoll.dispatch.plan import LARGEST_MESSAGE, PlanKey, bounded, make_plan
+from mpicoll.dispatch.limits import LARGEST_MESSAGE, bounded
+from mpicoll.dispatch.plan import make_plan
+from mpicoll.dispatch.plan_key import PlanKey
 from mpicoll.schedule import COLLECTIVES
 from mpicoll.schedule.pack import pack
 from serving import served
@@ -83,37 +85,55 @@ def test_mistakes(arguments, message):
         mpicoll.plan(**{"name": "allreduce", "size": 4, "nbytes": 8} | arguments)
 
 
+def test_the_path_that_is_set_is_the_plan_s_as_it_is_the_call_s():
+    with mpicoll.override(path="staged"):
+        assert mpicoll.plan("allreduce", size=4, nbytes=MIB, device="cuda").path == "staged"
+        assert mpicoll.plan("allreduce", size=4, nbytes=MIB).path == "host"
+
+
+@pytest.mark.parametrize(("gpus", "algorithm"), [(None, "ring"), (4, "ring"), (2, "linear")])
+def test_a_plan_has_a_gpu_for_each_rank_unless_it_is_said(gpus, algorithm, tmp_path):
+    (tmp_path / "table").write_text("allreduce:gpus=4:ring\nallreduce:linear\n", encoding="utf-8")
+    with mpicoll.override(tuning=tmp_path / "table"):
+        assert mpicoll.plan("allreduce", size=4, nbytes=MIB, device="cuda", gpus=gpus).algorithm == algorithm
+
+
 # The text.
+
+
+def rows_of(text):
+    """The rows of candidates in a plan's text, without the mark: (whether it is chosen, the row)."""
+    lines = text.splitlines()
+    start = next(place for place, line in enumerate(lines) if line.strip().startswith("candidates:"))
+    return [(line.strip().startswith("*"), line[4:]) for line in lines[start + 1 :]]
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_the_text_shows_the_choice_the_reason_and_all_candidates(collective, device):
     plan = mpicoll.plan(collective, size=6, nbytes=6 * MIB, device=device)
-    head, chosen, reason, title, *rows = str(plan).splitlines()
-    assert head.startswith(f"{collective} of 6M on 6 ranks")
-    assert ("root 0" in head) == COLLECTIVES[collective].rooted
+    first, chosen, reason, *_ = str(plan).splitlines()
+    assert first.startswith(f"{collective} of 6M on 6 ranks")
+    assert ("root 0" in first) == COLLECTIVES[collective].rooted
     assert chosen.split(",")[0].strip() == plan.algorithm
     assert f"path {plan.path}" in chosen
     assert plan.reason in reason
-    assert title.strip() == "candidates:"
-    names = [row[3:].replace("/", " ").replace("@", " ").split()[0] for row in rows]
+    rows = rows_of(str(plan))
+    names = [row.replace("/", " ").split()[0] for _, row in rows]
     assert set(names) == set(catalogue()[collective])
-    for name, row in zip(names, rows, strict=True):
+    for name, (_, row) in zip(names, rows, strict=True):
         why = get(collective, name).refuses(6)
-        assert (why in row) if why else ("us predicted" in row)
-    (marked,) = [row for row in rows if row.strip().startswith("*")]
-    assert plan.algorithm in marked
-    assert plan.path in marked
+        assert row.endswith(why or ("chosen", "slow", "slower", "fast"))
+    (marked,) = [row for is_chosen, row in rows if is_chosen]
+    assert marked.split()[0] == f"{plan.algorithm}/{plan.segments}@{plan.path}"
 
 
 def test_candidates_are_shown_best_first_and_those_that_cannot_serve_last():
-    text = str(mpicoll.plan("allgather", size=6, nbytes=6 * MIB, device="cuda"))
-    rows = text.splitlines()[4:]
-    times = [float(row.split(" us ")[0].split()[-1]) for row in rows if "predicted" in row]
+    rows = [row.split() for _, row in rows_of(str(mpicoll.plan("allgather", size=6, nbytes=6 * MIB, device="cuda")))]
+    times = [float(row[1]) for row in rows if "@" in row[0]]
     assert times == sorted(times)
     assert len(times) == 3 * 8  # eight algorithms on three paths
-    assert "needs a power-of-two number of ranks, got 6" in rows[-1]
+    assert " ".join(rows[-1]) == "recursive_doubling needs a power-of-two number of ranks, got 6"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from mpicoll.algorithms import catalogue, get
 from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.machine_facts import MachineFacts
 from mpicoll.dispatch.paths import PATHS
-from mpicoll.dispatch.plan import PlanKey, make_plan
+from mpicoll.dispatch.plan import make_plan
+from mpicoll.dispatch.plan_key import PlanKey
 from mpicoll.dispatch.select import candidates, select
 from mpicoll.dispatch.tuning import in_force
 from mpicoll.schedule import COLLECTIVES

@@ -6,7 +6,8 @@ import pytest
 
 import mpicoll
 from mpicoll.dispatch.facts import Facts
-from mpicoll.dispatch.plan import PlanKey, make_plan
+from mpicoll.dispatch.plan import make_plan
+from mpicoll.dispatch.plan_key import PlanKey
 from mpicoll.dispatch.select import candidates
 from mpicoll.schedule.collectives import COLLECTIVES
 

@@ -19,7 +19,7 @@ from mpicoll.bench.errors import anywhere
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.backends import Backend
 from mpicoll.bench.request.numbers import dtype_named
-from mpicoll.dispatch.plan import LARGEST_MESSAGE
+from mpicoll.dispatch.limits import LARGEST_MESSAGE
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.mpi import cuda_aware
 

@@ -13,7 +13,7 @@ from mpicoll.bench.request import options as whole
 from mpicoll.bench.request import reading
 from mpicoll.bench.request.options import Options, heard
 from mpicoll.bench.request.reading import Many, One
-from mpicoll.dispatch.plan import LARGEST_MESSAGE
+from mpicoll.dispatch.limits import LARGEST_MESSAGE
 
 #: factor from one size to the next of a range such as 8-4M
 FACTOR = 8

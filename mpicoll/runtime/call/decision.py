@@ -9,12 +9,13 @@ from typing import Any
 
 from mpicoll.dispatch.plan import Plan
 from mpicoll.errors import UnsupportedError
+from mpicoll.kinds import PLAN
 from mpicoll.recorder.entry import Decision, Entry
 from mpicoll.runtime.arguments.methods import read_call
 from mpicoll.runtime.arguments.operands import Operands, check_options
 from mpicoll.runtime.call import execute
 from mpicoll.runtime.call.agreement import Fingerprint, Flow, Word, asked, settle
-from mpicoll.runtime.call.planning import explained, plan_for
+from mpicoll.runtime.call.planning import explained, plan_for, tell_choice
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.cuda.streams import CAPTURED, address_on, given, is_captured
@@ -156,7 +157,7 @@ def decided(
     called = next((w.fingerprint.collective for w in words if w.fingerprint), call.method.lower())
     settle(f"{called} #{context.calls}", words, error)
     assert found is not None
-    if settings.debug > 1:
+    if settings.debug not in (0, 1, PLAN):
         assert call.plan is not None
         plan = explained(call.plan, found[0], context)
         print(f"[mpicoll rank {context.rank}] {plan}", file=sys.stderr, flush=True)
@@ -209,6 +210,7 @@ def _tried(
 def _planned(call: Call, operands: Operands, limit: int) -> Plan:
     """Return the plan of a call with so many bytes of scratch at most."""
     call.plan = plan_for(operands, call.context, call.algorithm, call.rules, limit, call.is_captured)
+    tell_choice(call.plan, call.context)
     return call.plan
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 from mpicoll.dispatch.facts import Facts
-from mpicoll.dispatch.plan import Plan, PlanKey, make_plan
+from mpicoll.dispatch.plan import Plan, make_plan
+from mpicoll.dispatch.plan_key import PlanKey
 from mpicoll.errors import UnsupportedError
+from mpicoll.kinds import PLAN
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.cuda.streams import CAPTURED
@@ -18,6 +21,16 @@ def explained(plan: Plan, operands: Operands, context: Context) -> Plan:
     """Return a plan that says which paths the call could not take, and why."""
     unoffered = tuple((name, why) for name, why in reasons(context, operands).items() if why)
     return replace(plan, unoffered=unoffered) if unoffered else plan
+
+
+def tell_choice(plan: Plan, context: Context) -> None:
+    """Print a choice on rank 0 where `debug` asks for it, once for a communicator: a line on the standard error."""
+    if settings.debug != PLAN or context.rank:
+        return
+    line, told = plan.line, context.kept("choices told", set[str])
+    if line not in told:
+        told.add(line)
+        print(f"[mpicoll] {line}", file=sys.stderr, flush=True)
 
 
 def plan_for(

@@ -16,7 +16,7 @@ from mpicoll.dispatch.plan import Plan
 from mpicoll.recorder.entry import Decision
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.call.agreement import asked
-from mpicoll.runtime.call.planning import plan_for
+from mpicoll.runtime.call.planning import plan_for, tell_choice
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.remembered import Remembered, extent_of
 from mpicoll.runtime.cuda.streams import at, current_stream, is_captured, on
@@ -46,7 +46,10 @@ def plan_of(calls: Sequence[Operands], context: Context, algorithm: str | None, 
             return None  # which is refused as any first call is
         offer.connect(context, first.device)
     plan = plan_for(_together(calls), context, algorithm, rules)
-    return plan if path(plan.path).fuses else None
+    if not path(plan.path).fuses:
+        return None
+    tell_choice(plan, context)
+    return plan
 
 
 def places_of(calls: Sequence[Operands]) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mpicoll.dispatch.plan import LARGEST_MESSAGE
+from mpicoll.dispatch.limits import LARGEST_MESSAGE
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.arguments.reader import Blocks
 from mpicoll.runtime.program.align import aligned
