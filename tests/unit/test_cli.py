@@ -191,3 +191,55 @@ def test_complete_blocks_are_green_and_missing_ones_dim():
     found = {style for _, _, style in styles("  1     ✓ . 01")}
     assert found == {"bold green", "dim", "cyan"}
     assert styles("round 0: 0>1 b0") == [(0, 7, "bold")]
+
+
+def test_a_plan_is_printed_with_its_candidates(said):
+    text = said("plan allreduce --ranks 8 --bytes 1M --memory device --tuning model")
+    assert max(map(len, text.splitlines())) <= 100
+    assert text.startswith("allreduce of 1M on 8 ranks (device arrays, rank 0)\ntwo_shot, 1 segment, path mapped")
+    (chosen,) = [line for line in text.splitlines() if line.startswith("*")]
+    assert chosen.split() == ["*", "two_shot/1@mapped", "21.8", "chosen"]
+    assert "by message size on 8 ranks: one_shot@mapped, from 28K on two_shot@mapped\n" in text
+    assert "one_shot/1@mapped" in text
+
+
+def test_many_plans_are_a_line_each(said):
+    text = said("plan Reduce --ranks 2,8 --bytes 8,5G --root 1 --tuning model")
+    lines = [line.split() for line in text.splitlines() if line.endswith("the cost model")]
+    assert [(ranks, size) for ranks, size, *_ in lines] == [("2", "8"), ("2", "5G"), ("8", "8"), ("8", "5G")]
+    assert lines[-1][2] == "double_binary_tree/32@host"
+    assert text.count("by message size on ") == 2
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("line", ["plan Gatherv", "plan barrier --bytes 8,64"])
+def test_a_call_without_a_known_size_has_one_plan(said, line):
+    assert (
+        said(line).splitlines()[0].endswith(" on 4 ranks (host arrays, rank 0" + (", root 0)" if "Ga" in line else ")"))
+    )
+
+
+def test_a_plan_says_what_a_table_measured(said, tmp_path):
+    file = tmp_path / "mine"
+    file.write_text("measured:bcast:1M:p=4:mem=host:ring/2=300:linear/1=250.5\nbcast:linear\n", encoding="utf-8")
+    rows = [line.split() for line in said(f"plan bcast --tuning {file}").splitlines()]
+    assert next(row[3] for row in rows if row[:2] == ["*", "linear/1@host"]) == "250.5"
+    assert next(row[2:] for row in rows if row[:1] == ["ring/2@host"]) == ["300.0", "19.8", "%", "slower,", "measured"]
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("plan nothing", "no collective 'nothing'"),
+        ("plan bcast --ranks 0", "--ranks 0: from 1 to"),
+        ("plan bcast --root 4", "bcast: root 4 is out of range for 4 ranks"),
+        ("plan bcast --bytes 1Q", "is not a number of bytes"),
+        ("plan bcast --algorithm rings", "no algorithm 'rings'"),
+        ("plan allgather --ranks 6 --algorithm recursive_doubling", "needs a power-of-two number of ranks, got 6"),
+        ("plan bcast --tuning nowhere", "the setting `tuning`, nowhere: No such file"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_in_a_line(refused, line, complaint):
+    text = refused(line)
+    assert complaint in text
+    assert text.count("\n") == 1
