@@ -13,13 +13,17 @@ from table import marked, table, target
 
 from mpicoll.bench.output.results import read
 from mpicoll.dispatch.facts import Facts
+from mpicoll.dispatch.machine_facts import MachineFacts
 from mpicoll.dispatch.select import select
+from mpicoll.dispatch.tuning import asked_for, in_force
+
+PACKAGED = in_force(asked_for("h200"), (), MachineFacts())
 
 
 def chosen(row, ranks):
     """The packaged choice for a row's call, as the run names it if it is cut as there."""
     facts = Facts(row["collective"], ranks, row["nbytes"], "device", paths=("mapped", "direct", "staged"))
-    choice, _ = select(facts, "", "", "", "")
+    choice, _ = select(facts, "", "", "", PACKAGED)
     cut = "" if choice.segments == 1 else f"/{choice.segments}"
     return f"{choice.algorithm}{cut}@{choice.path}"
 

@@ -10,8 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from mpicoll.dispatch.paths import serving
+from mpicoll.dispatch.tuning import MODEL
+from mpicoll.errors import MismatchError
 from mpicoll.runtime.mpi.environment import VARIABLES, prepared
-from mpicoll.settings import TABLE, settings
+from mpicoll.settings import TABLE, override, settings
 from mpicoll.version import __version__
 from mpicoll.versions import mpi_library, variables, versions
 
@@ -75,7 +77,10 @@ def _tuning() -> list[tuple[str, str]]:
 
     from mpicoll.runtime.context.contexts import context_of
 
-    context = context_of(MPI.COMM_WORLD)
+    try:
+        context = context_of(MPI.COMM_WORLD)
+    except (ValueError, MismatchError) as error:  # a table has a mistake, or ranks have others; all calls raise that
+        return [("WARNING", str(error))]
     tuning = context.tuning()
     found = [("machine fingerprint", str(context.machine)), ("tuning tables in force", tuning.described())]
     return found + [("  not in force", f"{name}: {why}") for name, why in tuning.unused]
@@ -98,8 +103,9 @@ def _paths() -> list[tuple[str, str]]:
         trouble = f"{type(error).__name__}: {error}"
     if min(MPI.COMM_WORLD.allgather(device)) < 0:
         return [(f"path {name}", f"no: {trouble or 'a rank has no device'}") for name in names]
-    context = context_of(MPI.COMM_WORLD)
-    offer.connect(context, device)
+    with override(tuning=MODEL):  # paths do not depend on it, and a table may have a mistake
+        context = context_of(MPI.COMM_WORLD)
+        offer.connect(context, device)
     return [(f"path {name}", offer.described(context, device, name)) for name in names]
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -65,9 +65,18 @@ def of_ranks(all_ranks: Iterable[tuple[str, MachineFacts]]) -> MachineFacts:
     """
     told = list(all_ranks)
     hosts = len({host for host, _ in told})
-    own = [asdict(one) for _, one in told]
-    common = {name: own[0][name] if len({one[name] for one in own}) == 1 else "mixed" for name in FACTS}
-    return MachineFacts(**{**common, "hosts": str(hosts)})
+    return replace(common([one for _, one in told], "mixed"), hosts=str(hosts))
+
+
+def common(machines: Sequence[MachineFacts], other: str = "") -> MachineFacts:
+    """Return the facts that machines share.
+
+    Args:
+        machines: one or more.
+        other: in the place of those that they do not share; "" makes a pattern of all of them.
+    """
+    values = {name: {getattr(one, name) for one in machines} for name in FACTS}
+    return MachineFacts(**{name: found.pop() if len(found) == 1 else other for name, found in values.items()})
 
 
 @cache
@@ -83,7 +92,7 @@ def local(mpi: str = "") -> MachineFacts:
 def cpu() -> str:
     """Return the processor's model, free of the signs that part facts in a table."""
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
     names = [line.partition(":")[2] for line in text.splitlines() if line.startswith("model name")]
@@ -95,7 +104,7 @@ def _gpu() -> str:
     names = set()
     for file in sorted(_GPUS.glob("*/information")):
         try:
-            lines = file.read_text().splitlines()
+            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             continue
         names |= {_plain(line.partition(":")[2]) for line in lines if line.startswith("Model:")}

@@ -29,6 +29,11 @@ class Timing:
     gpus: int
     times: dict[Choice, float]
 
+    @property
+    def calls(self) -> tuple[str, int, str, int]:
+        """The calls of all message sizes among which it is: collective, ranks, memory, GPUs."""
+        return self.collective, self.size, self.memory, self.gpus
+
 
 @dataclass(eq=False)
 class Curve:

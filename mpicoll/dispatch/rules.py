@@ -179,7 +179,7 @@ def _parse_ranks(value: str) -> dict[str, object]:
     if not re.fullmatch(r"\d+(-\d+)?", value):
         raise ValueError(f"{value!r} is not a number of ranks such as 4, 2-8 or pow2")
     low, _, high = value.partition("-")
-    if int(high or low) < int(low):
+    if not 0 < int(low) <= int(high or low):
         raise ValueError(f"empty range of ranks {value!r}")
     return {"ranks": (int(low), int(high or low))}
 

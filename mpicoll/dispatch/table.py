@@ -14,11 +14,12 @@ import math
 from dataclasses import dataclass, fields
 from functools import cached_property
 
+from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import CostModel
 from mpicoll.dispatch.machine_facts import FACTS, MachineFacts
 from mpicoll.dispatch.measured import Measured, Timing
 from mpicoll.dispatch.paths import PATHS
-from mpicoll.dispatch.rules import Rule, parse_choice, parse_conditions, parse_rule, statements
+from mpicoll.dispatch.rules import Choice, Rule, parse_choice, parse_conditions, parse_rule, statements
 from mpicoll.schedule.collectives import collective
 from mpicoll.settings import format_bytes, parse_bytes
 
@@ -65,17 +66,27 @@ def parse_table(text: str, name: str) -> Table:
         text: the statements.
         name: where they come from.
     """
-    machine = MachineFacts()
+    machine, known = MachineFacts(), set[tuple[object, ...]]()
     rules, models, timings = list[Rule](), dict[str, CostModel](), list[Timing]()
+
+    def once(*what: object) -> None:
+        if what in known:
+            raise ValueError("stands there for the second time")
+        known.add(what)
+
     for line, statement in statements(text):
         first, *parts = (part.strip() for part in statement.split(":"))
         try:
             if first == "machine":
+                once(first)
                 machine = _machine(parts)
             elif first == "model":
+                once(first, *parts[:1])
                 models |= _model(parts, name)
             elif first == "measured":
-                timings.append(_timing(parts))
+                timing = _timing(parts)
+                once(*timing.calls, timing.nbytes)
+                timings.append(timing)
             else:
                 rules.append(parse_rule(statement))
         except ValueError as error:
@@ -111,21 +122,26 @@ def _model(parts: list[str], source: str) -> dict[str, CostModel]:
 
 
 def _timing(parts: list[str]) -> Timing:
-    conditions, times = [], {}
+    conditions, times = list[str](), dict[Choice, float]()
     for part in parts:
         choice, equals, value = part.partition("=")
         if equals and choice not in ("p", "mem", "gpus"):
-            times[parse_choice(choice)] = _number(value) * 1e-6
+            found = parse_choice(choice)
+            if found in times:
+                raise ValueError(f"{choice} is given twice")
+            times[found] = _number(value) * 1e-6
         else:
             conditions.append(part)
     if len(conditions) < 2 or not times:
         raise ValueError("needs a collective, a size in bytes, p=, mem=, and algorithm=microseconds")
     name, nbytes, *rest = conditions
-    found = parse_conditions(rest)
-    lowest, highest = found.get("ranks", (0, 1))
-    if lowest != highest or not found.get("memory") or "low" in found:
+    for one in times:
+        registry.get(name, one.algorithm)
+    fixed = parse_conditions(rest)
+    lowest, highest = fixed.get("ranks", (0, 1))
+    if lowest != highest or not fixed.get("memory") or "low" in fixed:
         raise ValueError("needs one number of ranks, and a memory")
-    return Timing(collective(name).name, parse_bytes(nbytes), lowest, found["memory"], found.get("gpus", 0), times)
+    return Timing(collective(name).name, parse_bytes(nbytes), lowest, fixed["memory"], fixed.get("gpus", 0), times)
 
 
 def _number(text: str) -> float:
@@ -149,7 +165,7 @@ def _timing_text(timing: Timing) -> str:
 
 def merged(old: Table, new: Table) -> Table:
     """Return a new table, with what an old one knows of collectives and numbers of ranks that are not in it."""
-    fresh = {(timing.collective, timing.size, timing.memory, timing.gpus) for timing in new.timings}
-    timings = [c for c in old.timings if (c.collective, c.size, c.memory, c.gpus) not in fresh]
+    fresh = {timing.calls for timing in new.timings}
+    timings = [timing for timing in old.timings if timing.calls not in fresh]
     rules = [r for r in old.rules if (r.collective, r.ranks[0], r.memory, r.gpus) not in fresh]
     return Table(new.name, new.machine, (*new.rules, *rules), old.models | new.models, (*new.timings, *timings))

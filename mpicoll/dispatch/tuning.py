@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from zlib import crc32
 
 from mpicoll.analysis.cost import CostModel
 from mpicoll.dispatch.machine_facts import MachineFacts, local
@@ -24,8 +25,8 @@ from mpicoll.settings import settings
 
 #: no fact of the machine is known
 UNKNOWN = MachineFacts()
-#: a table's name and its statements
-Text = tuple[str, str]
+#: a table's name, its statements, and why they cannot be read
+Text = tuple[str, str, str]
 #: value of the setting for which there is no table
 MODEL = "model"
 #: before the name of a packaged table
@@ -95,23 +96,23 @@ def _rules(tuning: Tuning, collective: str, size: int, memory: str, gpus: int) -
 
 
 @lru_cache(maxsize=64)
-def in_force(wanted: str, users: tuple[Text, ...], machine: MachineFacts) -> Tuning:
+def in_force(wanted: Text, users: tuple[Text, ...], machine: MachineFacts) -> Tuning:
     """Return the tables in force; the same object for the same arguments.
 
     Args:
-        wanted: the setting `tuning`.
+        wanted: the table that is set, as `asked_for` returns it.
         users: the user's tables.
         machine: on which calls are made.
 
     Raises:
         ValueError: a table has a mistake, or there is none of that name.
     """
-    if wanted == MODEL:
+    if wanted[0] == MODEL:
         return Tuning((), machine)
-    if wanted:  # what is asked for is in force on any machine, and said
-        return Tuning((_named(wanted),), machine)
-    used, unused = list[Table](), list[tuple[str, str]]()
-    for table in (*(_parsed(*text) for text in users), *packaged().values()):
+    if wanted[0]:  # what is asked for is in force on any machine, and said
+        return Tuning((_set(wanted),), machine)
+    used, unused = list[Table](), [(name, trouble) for name, _, trouble in users if trouble]
+    for table in (*(_parsed(text) for text in users if not text[2]), *packaged().values()):
         why = table.machine.differs(machine)
         if why:
             unused.append((table.name, why))
@@ -123,7 +124,8 @@ def in_force(wanted: str, users: tuple[Text, ...], machine: MachineFacts) -> Tun
 def here() -> Tuning:
     """Return the tables in force for a job on this host alone; its MPI library is known if it was loaded."""
     loaded = sys.modules.get("mpi4py.MPI")
-    return in_force(settings.tuning, users_tables(), local(loaded.get_vendor()[0] if loaded else ""))
+    machine = local(loaded.get_vendor()[0] if loaded else "")
+    return in_force(asked_for(settings.tuning), users_tables(), machine)
 
 
 @lru_cache(maxsize=1)
@@ -134,44 +136,62 @@ def packaged() -> dict[str, Table]:
     return {name: parse_table(file.read_text(encoding="utf-8"), PACKAGED + name) for name, file in named.items()}
 
 
-@lru_cache(maxsize=8)
-def _named(name: str) -> Table:
+def _set(wanted: Text) -> Table:
     """Return a packaged table, or that of a file."""
+    name, _, trouble = wanted
     if name in packaged():
         return packaged()[name]
-    try:
-        text = Path(name).read_text(encoding="utf-8")
-    except OSError as error:
+    if trouble:
         known = ", ".join((MODEL, *packaged()))
-        raise ValueError(f"the setting `tuning`, {name}: {error.strerror}; beside files there are: {known}") from None
+        raise ValueError(f"the setting `tuning`, {name}: {trouble}; beside files there are: {known}")
     try:
-        return _parsed(name, text)
+        return _parsed(wanted)
     except ValueError as error:
         raise ValueError(f"the setting `tuning`, {error}") from None
 
 
 @lru_cache(maxsize=64)
-def _parsed(name: str, text: str) -> Table:
-    return parse_table(text, name)
+def _parsed(text: Text) -> Table:
+    return parse_table(text[1], text[0])
 
 
 def folder() -> Path:
-    """Return the folder of the user's tables."""
-    root = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(root) / "mpicoll" / "tuning"
+    """Return the folder of the user's tables.
+
+    Raises:
+        OSError: the user has no home.
+    """
+    root = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    try:  # a relative folder is none, says the standard of that variable
+        return (root if root.is_absolute() else Path.home() / ".config") / "mpicoll" / "tuning"
+    except RuntimeError as error:
+        raise FileNotFoundError(f"no folder for tuning tables: {error} Set XDG_CONFIG_HOME") from None
 
 
 def users_tables() -> tuple[Text, ...]:
     """Return the user's tables, as they are now."""
     try:
-        return tuple((str(file), file.read_text(encoding="utf-8")) for file in sorted(folder().glob("*.rules")))
-    except OSError:  # no home, or none that may be read
+        return tuple(_read(str(file)) for file in sorted(folder().glob("*.rules")))
+    except OSError:  # no home, or no folder that may be read
         return ()
 
 
-def content(wanted: str) -> str:
-    """Return the statements of the table that is set, on which ranks must agree; "" for none, or none that is there."""
+def asked_for(name: str) -> Text:
+    """Return the table of a value of the setting `tuning`, as it is now; only a file has statements."""
+    return (name, "", "") if name in ("", MODEL) or name in packaged() else _read(name)
+
+
+def _read(file: str) -> Text:
+    """Return a file's statements; what is no text is a mistake in them."""
+    name = file.encode(errors="replace").decode()
     try:
-        return Path(wanted).read_text(encoding="utf-8") if wanted and wanted != MODEL else ""
-    except OSError:
-        return ""
+        return name, Path(file).read_text(encoding="utf-8", errors="replace"), ""
+    except OSError as error:
+        return name, "", error.strerror or str(error)
+
+
+def fingerprint(text: Text) -> str:
+    """Return what differs where tables differ, in words; "" for one without statements."""
+    _, statements, trouble = text
+    lines = len(statements.splitlines())
+    return trouble or (f"{lines} lines, checksum {crc32(statements.encode()):08x}" if statements else "")

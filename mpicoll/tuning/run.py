@@ -15,16 +15,18 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table as Grid
 
-from mpicoll.bench.errors import RequestError
 from mpicoll.bench.measure.backends import Backend, choose
 from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.puzzles.chains import rest
 from mpicoll.communicator import Communicator
+from mpicoll.dispatch.machine_facts import common
 from mpicoll.dispatch.table import Table
+from mpicoll.errors import MismatchError
+from mpicoll.runtime.context.contexts import context_of
 from mpicoll.runtime.mpi.waiter import cores
 from mpicoll.settings import format_bytes
 from mpicoll.tuning.contenders import LONGEST
-from mpicoll.tuning.file import place, write
+from mpicoll.tuning.file import place, refusal, write
 from mpicoll.tuning.tuner import Tell, Tuner
 from mpicoll.version import __version__
 from mpicoll.versions import mpi_library
@@ -54,26 +56,27 @@ class TunerOptions:
 def run(asked: TunerOptions) -> int:
     """Measure, write the table, and say where it is; return the exit status. Collective over all ranks."""
     world = MPI.COMM_WORLD
-    wrong = _refusal(asked, world.size)
-    if wrong:
-        if world.rank == 0:
-            print(f"mpicoll tune: {wrong}", file=sys.stderr)
-        return 2
     try:
+        _check(asked, world)
         backend = choose(asked.buffers, world)
-    except RequestError as error:
+    except (ValueError, MismatchError) as error:
         if world.rank == 0:
             print(f"mpicoll tune: {error}", file=sys.stderr)
         return 2
     return _tuned(asked, world, backend)
 
 
-def _refusal(asked: TunerOptions, size: int) -> str:
-    """Return why it cannot be done on so many ranks, "" if it can."""
-    if size == 1:
-        return "one rank has nothing to choose; start it with mpirun -n 2 or more"
-    wrong = [number for number in asked.ranks if not 2 <= number <= size]
-    return f"--ranks {wrong[0]}: there are {size} ranks, and 1 has nothing to choose" if wrong else ""
+def _check(asked: TunerOptions, world: MPI.Intracomm) -> None:
+    """Raise ValueError on all ranks for what cannot be done, before anything is measured; collective."""
+    if world.size == 1:
+        raise ValueError("one rank has nothing to choose; start it with mpirun -n 2 or more")
+    wrong = [number for number in asked.ranks if not 2 <= number <= world.size]
+    if wrong:
+        raise ValueError(f"--ranks {wrong[0]}: there are {world.size} ranks, and 1 has nothing to choose")
+    context_of(world)  # finds mistakes in the tables that are there
+    why = world.bcast(refusal(asked.file) if world.rank == 0 else "", root=0)
+    if why:
+        raise ValueError(why)
 
 
 def _tuned(asked: TunerOptions, world: MPI.Intracomm, backend: Backend) -> int:
@@ -117,28 +120,35 @@ def _shown(number: int, rank: int) -> Iterator[Tell]:
 
 def _written(asked: TunerOptions, found: list[Table], size: int, seconds: float) -> int:
     """Write what was found, and print it; return the exit status."""
-    file = asked.file or place(found[0].machine)
+    if asked.file:  # one file has one machine, even if some numbers of ranks are on fewer hosts
+        found = [replace(table, machine=common([one.machine for one in found])) for table in found]
     head = [
         f"mpicoll {__version__} tune, {date.today().isoformat()}, {mpi_library()}",
         f"mpirun -n {size}, {sum(len(table.timings) for table in found)} sizes measured in {seconds:.0f} s",
     ]
+    for table in found:
+        _print(table)
+    files = {asked.file or place(table.machine): None for table in found}
     try:
         for table in found:
-            write(replace(table, name=str(file)), file, head)
+            write(table, asked.file or place(table.machine), head)
     except (OSError, ValueError) as error:
         print(f"mpicoll tune: {error}", file=sys.stderr)
         return 2
-    for table in found:
-        _print(table)
-    print(f"\n{len(found[0].rules)} rules written to {file} after {seconds:.0f} s", end="")
-    print("; `python -m mpicoll info` says which table is in force" if not asked.file else f"; MPICOLL_TUNING={file}")
+    rules = sum(len(table.rules) for table in found)
+    print(f"\n{rules} rules written to {', '.join(map(str, files))} after {seconds:.0f} s", end="")
+    print(
+        "; `python -m mpicoll info` says which table is in force"
+        if not asked.file
+        else f"; MPICOLL_TUNING={asked.file}"
+    )
     return 0
 
 
 def _print(table: Table) -> None:
     """Print what is chosen from which message size on."""
-    size = table.timings[0].size
-    grid = Grid(f"{size} ranks", "from", box=None, pad_edge=False)
+    sizes = {timing.size for timing in table.timings}
+    grid = Grid(f"{max(sizes, default=0)} ranks", "from", box=None, pad_edge=False)
     grid.add_column("choice", no_wrap=True)
     before = ""
     for rule in table.rules:

@@ -142,7 +142,8 @@ class Tuner:
         facts = self._facts(arrays)
         if only:
             return [Choice(only, 1, path) for path in facts.paths]
-        return contenders(facts, self.tuning, hopeless)
+        found: list[Choice] = self.world.bcast(contenders(facts, self.tuning, hopeless), root=0)
+        return found
 
     def _facts(self, arrays: Arrays) -> Facts:
         plan = self.comm.Get_plan(arrays.case.call.method, *arrays.arguments)
@@ -172,18 +173,16 @@ class Tuner:
 
     def _refine(self, names: list[str]) -> None:
         """Measure between sizes at which the winner changes, the widest gap first, while there is time."""
-        end = self.start + self.seconds
+        end, tried = self.start + self.seconds, set[tuple[str, int]]()
         while True:
-            gaps = sorted(self._gaps(names), reverse=True)
-            left = self._left(end)
+            gaps = [gap for gap in sorted(self._gaps(names), reverse=True) if gap[1:] not in tried]
+            gaps, left = self.world.bcast(gaps, root=0), self._left(end)
             if not gaps or left <= 0:
                 return
             _, name, nbytes = gaps[0]
-            before = len(self.timings)
+            tried.add((name, nbytes))  # where there is no size between, the same is measured again, but once
             self._measure(name, nbytes, max(left / len(gaps), 0.05), hopeless=FAR)
             self.tell(1 - (1 - PLANNED) * left / max(self.seconds * (1 - PLANNED), 1e-9), name)
-            if len(self.timings) == before:  # that size was measured already: there is none between
-                return
 
     def _gaps(self, names: list[str]) -> Iterator[tuple[float, str, int]]:
         """Yield (ratio of two measured sizes between which the choice changes, call, the size there)."""

@@ -130,13 +130,15 @@ def race(calls: Sequence[Call], clock: Clock, world: Any, goal: Goal, now: Calla
     Args:
         calls: what to time.
         clock: takes the times.
-        world: decides on rank 0 whether time is up.
+        world: tells what rank 0 decides.
         goal: when it ends.
         now: seconds on some clock.
     """
     run = Race(calls, clock, goal)
     run.round()
-    start = now()
-    while not run.done and not world.bcast(now() - start > goal.seconds, root=0):
-        run.round()
+    start, over = now(), False
+    while not over:
+        run.left, over = world.bcast((run.left, run.done or now() - start >= goal.seconds), root=0)
+        if not over:
+            run.round()
     return run.runners()

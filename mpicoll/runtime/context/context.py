@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from mpi4py import MPI
 
 from mpicoll.dispatch.machine_facts import MachineFacts, of_ranks
-from mpicoll.dispatch.tuning import Text, Tuning, in_force
+from mpicoll.dispatch.tuning import Text, Tuning, asked_for, in_force
 from mpicoll.errors import MismatchError, StalledError
 from mpicoll.runtime.context.call_cache import CallCache
 from mpicoll.runtime.context.first_call import RankFacts, agreed_settings, compare, own_facts
@@ -91,7 +91,7 @@ class Context(Traffic):
         self.most_slots = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) // TAGS
         live.add(self)
         self.comm, request = plain.Idup()
-        mine = agreed_settings(rules)
+        mine = agreed_settings(rules, self._table())
         self.setting_up = Operation(self, lambda _: self._set_up(request, mine), name="first call on a communicator")
 
     def _set_up(self, duplicated: MPI.Request, mine: dict[str, Any]) -> Routine[None]:
@@ -125,7 +125,12 @@ class Context(Traffic):
 
     def tuning(self) -> Tuning:
         """Return the tuning tables in force, the same on all ranks."""
-        return in_force(settings.tuning, self.tables, self.machine)
+        return in_force(self._table(), self.tables, self.machine)
+
+    def _table(self) -> Text:
+        """Return the tuning table that is set, as it was when it was first needed."""
+        name = settings.tuning
+        return self.kept(f"tuning table {name}", lambda: asked_for(name))
 
     def kept(self, what: str, make: Callable[[], T]) -> T:
         """Return what is kept for the communicator under a name, made now if it is not there."""

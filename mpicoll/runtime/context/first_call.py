@@ -56,10 +56,15 @@ class RankFacts:
     tables: tuple[Text, ...]
 
 
-def agreed_settings(rules: str) -> dict[str, Any]:
-    """Return the settings on which ranks must agree, and a communicator's rules."""
+def agreed_settings(rules: str, table: Text) -> dict[str, Any]:
+    """Return all on which ranks must agree.
+
+    Args:
+        rules: the communicator's.
+        table: the tuning table that is set.
+    """
     found = {name: getattr(settings, name) for name in AGREED} | {"algorithms of the communicator": rules}
-    return found | {"content of the tuning table": tuning.content(settings.tuning)}
+    return found | {"content of the tuning table": tuning.fingerprint(table)}
 
 
 def own_facts(mine: dict[str, Any], address: Address | None, rank: int) -> RankFacts:
