@@ -61,6 +61,7 @@ LAYERS = [
     ["bench.tables"],
     ["bench.run", "bench.interruption", "bench.warm"],
     ["bench.puzzles"],
+    ["tuning"],
     ["report"],
     ["cli"],
     ["bench.__main__", "__main__", "demo"],
@@ -182,7 +183,7 @@ PARTS = {"size", "p", "parts", "ranks", "nranks", "blocks", "segments"}
 #: functions that divide by a number of parts without splitting a count, and what they do
 DIVIDES = {
     ("pictures/notation.py", "ends_of"): "takes an id of alltoall apart, which is source*size+target",
-    ("dispatch/select.py", "best_segments"): "a number of segments",
+    ("dispatch/predict.py", "best_segments"): "a number of segments",
     ("runtime/arguments/reader.py", "_each"): "refuses a count that is no multiple",
     ("functional.py", "_divided_shape"): "refuses a shape that is no multiple",
 }

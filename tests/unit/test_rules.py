@@ -25,6 +25,7 @@ def decides(text, nbytes, size=4, memory="host", collective="allreduce"):
         ("allreduce:p=2-8:ring", Rule("allreduce", Choice("ring"), ranks=(2, 8))),
         ("allreduce:p=pow2:ring", Rule("allreduce", Choice("ring"), only_powers=True)),
         ("allreduce:mem=device:ring", Rule("allreduce", Choice("ring"), memory="device")),
+        ("allreduce:gpus=2:ring", Rule("allreduce", Choice("ring"), gpus=2)),
         ("allreduce:ring/8", Rule("allreduce", Choice("ring", 8))),
         ("allreduce:ring@staged", Rule("allreduce", Choice("ring", 0, "staged"))),
         ("allreduce:ring/2@direct", Rule("allreduce", Choice("ring", 2, "direct"))),
@@ -77,6 +78,17 @@ def test_memory_and_collective_must_match():
     assert decides("reduce:ring", 1) is None
 
 
+def test_the_number_of_gpus_must_match_where_it_is_given():
+    (rule,), (any_number,) = parse_rules("allreduce:gpus=2:ring"), parse_rules("allreduce:ring")
+    assert [rule.matches("allreduce", 1, 4, "device", gpus) for gpus in (0, 1, 2, 4)] == [False, False, True, False]
+    assert all(any_number.matches("allreduce", 1, 4, "device", gpus) for gpus in (0, 1, 2, 4))
+
+
+def test_a_mistake_among_several_lines_names_its_line():
+    with pytest.raises(ValueError, match=r"^line 3, rule 'bcast:rings': bcast: no algorithm 'rings'"):
+        parse_rules("# mine\nallreduce:ring\nbcast:linear; bcast:rings\n")
+
+
 def test_a_size_that_not_all_ranks_know_matches_only_rules_without_sizes():
     text = "gather:0-inf:binomial; gather:0-1T:ring; gather:1-inf:ring; gather:linear"
     assert decides("gather:0-1T:ring; gather:1-inf:ring; gather:linear", None, collective="gather") == "linear"
@@ -113,8 +125,11 @@ def test_the_first_rule_that_matches_decides():
         ("allreduce:p=:ring", "'' is not a number of ranks"),
         ("allreduce:p=2-:ring", "'2-' is not a number of ranks"),
         ("allreduce:p=8-2:ring", "empty range .*8-2"),
+        ("allreduce:p=0-2:ring", "empty range .*0-2"),
+        ("allreduce:gpus=0:ring", "'0' is not a number of GPUs, 1 or more"),
+        ("allreduce:gpus=two:ring", "'two' is not a number of GPUs"),
         ("allreduce:mem=gpu:ring", "'gpu' is neither host nor device"),
-        ("allreduce:root=0:ring", "unknown condition 'root'; known: p, mem, and a range of bytes"),
+        ("allreduce:root=0:ring", "unknown condition 'root'; known: p, mem, gpus, and a range of bytes"),
         ("allreduce:ring:0-64K", "is not of the form"),
         ("allreduce:0-1K:2K-4K:ring", "': .*2K-4K"),
         ("allreduce:p=2:p=4:ring", "': .*p"),
@@ -145,7 +160,7 @@ def rules(draw):
     ranks = draw(st.integers(first, 1000).map(lambda last: (first, last)) | st.just((1, 1 << 30)))
     memory = draw(st.sampled_from(["", "host", "device"]))
     name = draw(st.sampled_from(list(catalogue())))
-    return Rule(name, draw(CHOICES), low, high, ranks, draw(st.booleans()), memory)
+    return Rule(name, draw(CHOICES), low, high, ranks, draw(st.booleans()), memory, draw(st.integers(0, 9)))
 
 
 @pytest.mark.slow

@@ -6,12 +6,15 @@ import pytest
 
 import mpicoll
 from mpicoll.dispatch.facts import Facts
+from mpicoll.dispatch.machine_facts import MachineFacts
 from mpicoll.dispatch.plan import make_plan
 from mpicoll.dispatch.plan_key import PlanKey
 from mpicoll.dispatch.select import candidates
+from mpicoll.dispatch.tuning import asked_for, in_force
 from mpicoll.schedule.collectives import COLLECTIVES
 
 OFFERED = ("mapped", "direct", "staged")
+H200 = in_force(asked_for("h200"), (), MachineFacts())
 
 
 def facts(name="allreduce", nbytes=1 << 16, size=4, **changed):
@@ -22,7 +25,7 @@ def facts(name="allreduce", nbytes=1 << 16, size=4, **changed):
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 8])
 def test_short_vectors_take_it_where_it_is_offered(name, size):
     for nbytes in (8, 1 << 14, 1 << 20):
-        assert make_plan(PlanKey(facts(name, nbytes, size), 0)).path == "mapped"
+        assert make_plan(PlanKey(facts(name, nbytes, size), 0, tuning=H200)).path == "mapped"
 
 
 def test_it_has_no_segments_and_needs_no_scratch():
@@ -62,7 +65,7 @@ def test_choices_that_were_taken_over_from_four_ranks_are_near_the_model_s_best(
     """The model was fitted to the run on 4 ranks; what is good for 4 may need a power of two."""
     for nbytes in (8, *(1 << k for k in range(10, 31))):
         there = facts(name, nbytes, size)
-        choice = make_plan(PlanKey(there, 0))
+        choice = make_plan(PlanKey(there, 0, tuning=H200))
         times = {c.choice.algorithm: c.seconds for c in candidates(there) if c.choice.path == "mapped"}
         assert choice.path == "mapped"
         assert times[choice.algorithm] <= 1.1 * min(times.values())
@@ -73,7 +76,8 @@ def test_choices_that_were_taken_over_from_four_ranks_are_near_the_model_s_best(
 @pytest.mark.parametrize("paths", [OFFERED, OFFERED[1:], OFFERED[2:]])
 def test_what_is_pinned_takes_the_best_path(name, size, paths):
     """It is chosen once for all sizes: long vectors must not go through the host where they need not."""
-    assert make_plan(PlanKey(facts(name, 1 << 30, size, paths=paths, reproducible="runs"), 0)).path == paths[0]
+    pinned = facts(name, 1 << 30, size, paths=paths, reproducible="runs")
+    assert make_plan(PlanKey(pinned, 0, tuning=H200)).path == paths[0]
 
 
 @pytest.mark.parametrize("size", [2, 3, 8])
@@ -81,4 +85,4 @@ def test_what_is_pinned_takes_the_best_path(name, size, paths):
 def test_messages_are_staged_only_while_short(name, size):
     """Measured with 4 ranks, direct is faster from 512 B (bcast) or some KiB on."""
     for nbytes in (1 << 16, 1 << 20, 1 << 30):
-        assert make_plan(PlanKey(facts(name, nbytes, size, paths=OFFERED[1:]), 0)).path == "direct"
+        assert make_plan(PlanKey(facts(name, nbytes, size, paths=OFFERED[1:]), 0, tuning=H200)).path == "direct"
