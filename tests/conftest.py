@@ -60,6 +60,10 @@ FEW = 3
 EVERYTHING = "MPICOLL_TEST_EVERYTHING" in os.environ
 MPI_TESTS, JOBS = Path(__file__).parent / "mpi", Path(__file__).parent / "jobs"
 
+# What is chosen must not depend on the tuning tables of who runs the tests; jobs that tests start inherit it.
+os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="mpicoll-config-")
+atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
+
 # All ranks must draw the same examples, so nothing may depend on a database, a clock or chance.
 hypothesis.settings.register_profile(
     "mpi",
