@@ -134,14 +134,14 @@ def _timing(parts: list[str]) -> Timing:
             conditions.append(part)
     if len(conditions) < 2 or not times:
         raise ValueError("needs a collective, a size in bytes, p=, mem=, and algorithm=microseconds")
-    name, nbytes, *rest = conditions
+    name, size, *rest = conditions
     for one in times:
         registry.get(name, one.algorithm)
-    fixed = parse_conditions(rest)
+    nbytes, fixed = parse_bytes(size), parse_conditions(rest)
     lowest, highest = fixed.get("ranks", (0, 1))
     if lowest != highest or not fixed.get("memory") or "low" in fixed:
         raise ValueError("needs one number of ranks, and a memory")
-    return Timing(collective(name).name, parse_bytes(nbytes), lowest, fixed["memory"], fixed.get("gpus", 0), times)
+    return Timing(collective(name).name, nbytes, lowest, fixed["memory"], fixed.get("gpus", 0), times)
 
 
 def _number(text: str) -> float:

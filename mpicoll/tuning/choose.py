@@ -1,7 +1,7 @@
 """From measured times to rules: few switches, each where one algorithm overtakes another.
 
-Times of ring and linear of 100 and 80 us at 8 B, and of 900 and 1,500 us at 1 MiB, give the rules `0-96K:linear` and
-`96K-inf:ring`: the line between the ratios crosses 1 there.
+Times of ring and linear of 100 and 80 us at 8 B, and of 900 and 1,500 us at 1 MiB, give the rules `0-320:linear` and
+`320-inf:ring`: the line between the ratios crosses 1 there.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ predicted time of each choice that is known to 5 %.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -92,7 +93,7 @@ class Regret:
         figures = {
             "regret": quantity(self.percent, "%"),
             "regret, ties as 0": quantity(0.0 if self.tied else self.percent, "%"),
-            "half-width": quantity(100 * self.half_width, "%"),
+            "half-width": quantity(100 * self.half_width if self.half_width < math.inf else None, "%"),
         }
         figures |= {f"error {choice}": quantity(100 * error, "%") for choice, error in self.errors.items()}
         return self.call.record({str(choice): summary(one.seconds) for choice, one in self.runners.items()}, figures)

@@ -1,0 +1,50 @@
+"""The tuner as a user calls it, and what `info` says of its table."""
+
+import re
+
+import pytest
+
+from jobs.runner import Job, python
+
+PROGRAM = """
+import numpy as np, mpicoll
+from mpi4py import MPI
+x = np.zeros(2, "f4")
+print("reason:", mpicoll.Communicator(MPI.COMM_WORLD).Get_plan("Bcast", x).reason)
+"""
+
+
+@pytest.fixture
+def call(tmp_path):
+    """Run Python on 2 ranks with a folder of configuration of the test's own."""
+
+    def run(*arguments):
+        return Job(tmp_path, python(2, *arguments), XDG_CONFIG_HOME=str(tmp_path)).end()
+
+    return run
+
+
+def test_a_table_that_was_tuned_is_in_force_in_later_jobs(call, tmp_path):
+    done = call("-m", "mpicoll", "tune", "--op", "bcast", "--max", "1K", "--budget", "1")
+    assert done.code == 0, done.output
+    (file,) = (tmp_path / "mpicoll" / "tuning").iterdir()
+    assert f"written to {file}" in done.output
+    program = call("-c", PROGRAM)
+    assert program.output.count(f"reason: tuning table {file}: bcast:") == 2, program.output
+    info = call("-m", "mpicoll", "info")
+    assert re.search(f"tuning tables in force +{re.escape(str(file))}", info.output), info.output
+    assert "machine fingerprint" in info.output
+
+
+def test_info_and_tune_name_a_mistake_in_a_table_and_do_not_raise(call, tmp_path):
+    file = tmp_path / "mpicoll" / "tuning" / "mine.rules"
+    file.parent.mkdir(parents=True)
+    file.write_text("bcast:rings\n")
+    mistake = f"{file}, line 1: 'bcast:rings': bcast: no algorithm 'rings'"
+    info = call("-m", "mpicoll", "info")
+    assert info.code == 0, info.output
+    assert mistake in info.output
+    tune = call("-m", "mpicoll", "tune", "--budget", "1")
+    assert tune.code != 0
+    assert tune.output.count(f"mpicoll tune: {mistake}") == 1, tune.output
+    assert "Traceback" not in tune.output
