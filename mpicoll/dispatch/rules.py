@@ -120,6 +120,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
+@lru_cache(maxsize=4096)
 def parse_choice(text: str) -> Choice:
     """Read a choice such as ring, ring/8 or one_shot@staged."""
     match = re.fullmatch(r"([a-z][a-z0-9_]*)(?:/(\d+))?(?:@([a-z]+))?", text)
