@@ -17,8 +17,8 @@ from mpicoll.settings import format_bytes
 
 #: how the reason begins where a tuning table decides, and where no rule speaks
 TUNING_TABLE, COST_MODEL = "tuning table", "cost model"
-#: times as near as this are equal, and the algorithm that was registered first is chosen: rounding must not choose
-TIE = 1 + 1e-9
+#: times whose ratio is no more are equal: sums of floats differ by as much
+ERROR = 1 + 1e-9
 #: binary digits of a message size that the cost model looks at
 SIZE_DIGITS = 5
 
@@ -62,10 +62,10 @@ def select(facts: Facts, call: str, communicator: str, setting: str, tuning: Tun
 
 @lru_cache(maxsize=4096)
 def _cheapest(facts: Facts, tuning: Tuning, revision: int) -> Choice:
-    """Return the choice that takes the least time, the same until the registry changes."""
-    able = [(c.seconds, c.choice) for c in candidates(facts, tuning) if c.seconds is not None]
-    least = min(seconds for seconds, _ in able)
-    return next(choice for seconds, choice in able if seconds <= least * TIE)
+    """Return the choice that takes the least time, the same until the registry changes; the first of equal ones."""
+    able = [(one.choice, one.seconds) for one in candidates(facts, tuning) if one.seconds is not None]
+    least = min(seconds for _, seconds in able)
+    return next(choice for choice, seconds in able if seconds <= least * ERROR)
 
 
 def size_class(nbytes: int | None) -> int | None:

@@ -259,5 +259,6 @@ def test_get_plan_explains_all_candidates_as_they_would_run(made):
     assert found.chosen.choice == plan.choice
     assert {one.choice.algorithm for one in found.verdicts} == {card.name for card in registry.known("allreduce")}
     assert all(one.predicted is not None or one.why for one in found.verdicts)
-    assert (f"raised to {plan.segments}" in str(plan)) == (plan.segments > 2)
+    assert (plan.segments > 2) == (SIZE > 1)  # a rank alone needs no scratch
+    assert (f"scratch_limit=1M: 2 segments raised to {plan.segments}" in str(plan)) == (SIZE > 1)
     assert "tuning tables in force: none, the cost model alone" in str(plan)

@@ -144,6 +144,14 @@ def test_changes_are_the_exact_bounds_of_rules():
     assert found.changes == ((0, "linear@host"), (1000, "ring@host"), (70001, "two_shot@host"))
 
 
+def test_a_narrow_rule_between_powers_of_two_is_found(table):
+    wanted = ((0, "linear@host"), (1000, "ring@host"), (1010, "linear@host"))
+    with mpicoll.override(algorithms="allreduce:1000-1010:ring; allreduce:linear"):
+        assert explained(size=4).changes == wanted
+    with table("allreduce:1000-1010:ring\nallreduce:linear"):
+        assert explained(size=4).changes == wanted
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_the_choice_changes_where_it_is_said(collective, device):
@@ -244,3 +252,11 @@ def test_a_user_s_table_of_another_machine_is_said_not_to_be_in_force(tmp_path, 
     assert any(one.startswith(f"not in force: {file} (cpu Z80, here ") for one in found.tables)
     file.write_text("allreduce:linear\n", encoding="utf-8")
     assert explained().chosen.choice.algorithm == "linear"
+
+
+def test_equal_times_change_nothing_where_only_their_rounding_differs():
+    """An allreduce of few bytes on 2 ranks takes as long by one_shot as by recursive_doubling."""
+    with mpicoll.override(tuning="model"):
+        labels = [label for _, label in explained(size=2).changes]
+    assert len(labels) == len(set(labels))
+    assert {"one_shot@host", "recursive_doubling@host"} - set(labels)
