@@ -40,7 +40,7 @@ def best_segments(card: Algorithm, facts: Facts, path: str, tuning: Tuning = UNT
         found = curve.segments(nbytes)
     else:
         found = pieces(card, model, size, nbytes, row.smallest_segment, row.wave)
-    return found if row.takes_segments else 1, predicted(card, facts, path, found, tuning)
+    return found if row.takes_segments else 1, _seconds(card, facts, path, found, model, curve)
 
 
 def predicted(card: Algorithm, facts: Facts, path: str, segments: int, tuning: Tuning = UNTUNED) -> float:
@@ -55,8 +55,23 @@ def predicted(card: Algorithm, facts: Facts, path: str, segments: int, tuning: T
     """
     size, nbytes, row, model = facts.size, facts.nbytes or 0, PATHS[path], tuning.model(path)
     cut = segments if row.takes_segments else pieces(card, model, size, nbytes, 0, row.wave)
-    seconds = model.seconds(card.cost, size, nbytes, cut)
     curve = tuning.curve(facts.collective, size, facts.memory, facts.gpus, card.name, path)
+    return _seconds(card, facts, path, cut, model, curve)
+
+
+def _seconds(card: Algorithm, facts: Facts, path: str, cut: int, model: CostModel, curve: Curve | None) -> float:
+    """Return the time by the formula, corrected by what was measured.
+
+    Args:
+        card: the algorithm.
+        facts: the call.
+        path: its name.
+        cut: number of pieces of a block.
+        model: of the path.
+        curve: what was measured of the algorithm, None for nothing.
+    """
+    nbytes = facts.nbytes or 0
+    seconds = model.seconds(card.cost, facts.size, nbytes, cut)
     if curve:
         seconds *= math.exp(_between(_corrections(curve, card, path, model), math.log(nbytes + 1)))
     return seconds
