@@ -47,13 +47,13 @@ def test_one_that_was_not_measured_at_both_sizes_crosses_in_the_middle():
     assert found == ["allreduce:0-2K:p=4:mem=host:linear", "allreduce:2K-inf:p=4:mem=host:ring"]
 
 
-@pytest.mark.parametrize(("percent", "switches"), [(1, False), (2.9, False), (3.5, True), (50, True)])
-def test_a_switch_there_and_back_must_save_more_than_it_costs(percent, switches):
-    """Two switches of 3 % each for one size; and one switch at the end of the sizes."""
-    slower = 100 * (1 + percent / 100)
+@pytest.mark.parametrize(("part", "switches"), [(0.3, False), (0.95, False), (1.05, True), (10, True)])
+def test_a_switch_must_save_more_than_it_costs(part, switches):
+    """One switch at the end of the sizes; and one there and one back, for one size."""
+    slower = 100 * (1 + part * SWITCH)
     end = [timing(8, ring=100, linear=200), timing(K, ring=slower, linear=100)]
     assert len(ranges(end)) == 1 + switches
-    twice = 100 * (1 + 2 * percent / 100)
+    twice = 100 * (1 + 2 * part * SWITCH)
     middle = [timing(8, ring=100, linear=200), timing(K, ring=twice, linear=100), timing(M, ring=100, linear=200)]
     assert len(ranges(middle)) == 1 + 2 * switches
 
