@@ -126,6 +126,7 @@ class MadeUp:
             streamQuery=lambda s: self.streams.query(s, lambda: not self.streams.queues.get(s)),
             streamWaitEvent=self.wait_later,
             getDevice=lambda: 0,
+            deviceGetPCIBusId=lambda device: f"0000:0{device}:00.0",
             CUDARuntimeError=CudaError,
             streamIsCapturing=lambda stream: stream in self.streams.capturing,
             deviceSynchronize=self.streams.finish,

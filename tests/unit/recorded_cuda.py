@@ -100,6 +100,7 @@ class Recorder:
         note = self.note
         runtime = SimpleNamespace(
             getDevice=lambda: self.device,
+            deviceGetPCIBusId=lambda device: f"0000:0{device}:00.0",
             CUDARuntimeError=CudaError,
             streamIsCapturing=lambda stream: stream in self.capturing,
             eventRecord=note("record"),
