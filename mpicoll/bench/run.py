@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
 import numpy as np
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.bench.contestants import baselines
-from mpicoll.bench.contestants.contestant import Mpicoll
 from mpicoll.bench.contestants.nccl import NVLS, without_nvls
 from mpicoll.bench.errors import RequestError, anywhere
 from mpicoll.bench.interruption import FORWARDED, Interruption
 from mpicoll.bench.measure.backends import choose
 from mpicoll.bench.measure.budget import Budget
-from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.output import environment
 from mpicoll.bench.output.earlier import earlier
 from mpicoll.bench.output.report import Report
 from mpicoll.bench.output.results import Results
 from mpicoll.bench.request.jobs import Job, jobs
 from mpicoll.bench.request.options import Options, parse
-from mpicoll.bench.tables import breakdown, overhead, overlap, times
+from mpicoll.bench.tables import breakdown, overhead, overlap, patterns, times
 from mpicoll.bench.tables.bench import Bench
-from mpicoll.communicator import Communicator
-from mpicoll.runtime.context.contexts import context_of
+from mpicoll.bench.tables.call_columns import CallColumns
 from mpicoll.settings import format_bytes, settings
 
 #: what makes the table of each mode
@@ -41,6 +38,8 @@ TABLES: dict[str, Callable[[Bench, Iterable[Job]], None]] = {
 }
 #: exit status of a run that its budget ended
 INTERRUPTED = 3
+#: seeds that are drawn are below it, and short to type
+MOST_SEED = 10_000
 
 
 def run(arguments: list[str]) -> int:
@@ -54,6 +53,8 @@ def run(arguments: list[str]) -> int:
     """
     arguments = MPI.COMM_WORLD.bcast(arguments, root=0)
     options = parse(arguments, loud=MPI.COMM_WORLD.rank == 0)
+    if options.seed is None:
+        options = replace(options, seed=MPI.COMM_WORLD.bcast(secrets.randbelow(MOST_SEED), root=0))
     return conduct(options, partial(_run, arguments, options))
 
 
@@ -85,31 +86,70 @@ def conduct(options: Options, work: Callable[[MPI.Intracomm, Report], int]) -> i
 def _run(arguments: list[str], options: Options, world: MPI.Intracomm, report: Report) -> int:
     if settings.timeout > 0 and options.mode in ("overhead", "breakdown"):
         raise RequestError(f"--{options.mode}: calls with a time limit go another way; unset MPICOLL_TIMEOUT")
+    if max(options.ranks, default=0) > world.size:
+        raise RequestError(f"--ranks {options.ranks[-1]}: there are {world.size} ranks")
     switched_off = {"nccl", "torch", "nccl-symmetric"} & set(options.baselines) and without_nvls()
     bench = prepared(arguments, options, world, report)
-    todo = jobs(options, world.size, bench.backend.kind, report.refuse)
-    if not todo:
+    todo = {n: jobs(options, n, bench.backend.kind, report.refuse) for n in options.ranks or (world.size,)}
+    if not any(todo.values()):
         raise RequestError(report.nothing())
-    _check_sizes(todo, world, bench.backend.total)
+    every = [job for found in todo.values() for job in found]
+    _check_sizes(every, world, bench.backend.total)
+    parts = {number: bench.on_first(number) for number, found in todo.items() if found}
+    report.header["baselines"] = _versions(parts.values())
     on_device = options.mode == "overhead" and bench.backend.device >= 0  # where only the patterns are measured
-    report.total = 0 if on_device else sum(len(job.forms) for job in todo)
+    report.total = 0 if on_device else sum(len(job.forms) for job in every)
     begin_file(report, options, world)
     known = f", {report.measured} of them in {options.json} before" if report.measured else ""
     report.begin([*environment.lines(report.header), f"# {report.total} measurements{known}"])
     if switched_off:
         report.say(f"# {NVLS}=0 was set here; set it yourself to measure NCCL with NVLS")
-    todo = report.earlier.left(todo)
-    bench.budget = Budget(world, options.budget, sum(len(job.forms) for job in todo))
-    TABLES[options.mode](bench, bench.paced(todo))
-    return ended(report)
+    todo = {number: report.earlier.left(found) for number, found in todo.items()}
+    left = sum(len(job.forms) for found in todo.values() for job in found)
+    left += sum(not report.earlier.patterns(nbytes, n) for n in parts for nbytes in patterns.sizes(options))
+    bench.budget = Budget(world, options.budget, left)
+    bench.calls = CallColumns(every, options, bench.backend.device < 0)
+    for number, part in parts.items():
+        if not world.bcast(report.interruption, root=0):
+            _measure(bench, part, todo[number])
+    report.notes += [bench.steady.warning] if bench.steady.warning else []
+    return ended(report, world)
 
 
-def ended(report: Report) -> int:
-    """End the report, and return the exit status; raise RequestError where nothing was measured."""
+def _measure(bench: Bench, part: Bench | None, todo: list[Job]) -> None:
+    """Measure the jobs of a number of ranks, while the other ranks sleep; collective.
+
+    Args:
+        bench: the run on all ranks.
+        part: the same on those that take part; None on another one.
+        todo: the jobs.
+    """
+    if part:
+        bench.budget.world = part.world
+        part.budget, part.calls = bench.budget, bench.calls
+        TABLES[part.options.mode](part, part.paced(todo))
+    bench.leave(part)
+
+
+def _versions(parts: Iterable[Bench | None]) -> dict[str, str]:
+    """Return the versions of baselines, by name; those of rank 0, which takes part in all."""
+    return {name: getattr(one, "version", "") for part in parts if part for name, one in part.baselines.items()}
+
+
+def ended(report: Report, world: MPI.Intracomm) -> int:
+    """End the report, and return the exit status, the same on all ranks; collective.
+
+    Args:
+        report: of which rank 0's counts, which takes part in all that is measured.
+        world: all ranks.
+
+    Raises:
+        RequestError: nothing was measured.
+    """
     report.end()
-    if report.verdict == "nothing":
+    if world.bcast(report.verdict == "nothing", root=0):
         raise RequestError(report.nothing())
-    return 1 if report.wrong else INTERRUPTED if report.interruption else 0
+    return int(world.bcast(1 if report.wrong else INTERRUPTED if report.interruption else 0, root=0))
 
 
 def prepared(arguments: list[str], options: Options, world: MPI.Intracomm, report: Report) -> Bench:
@@ -122,15 +162,11 @@ def prepared(arguments: list[str], options: Options, world: MPI.Intracomm, repor
         report: prints and writes.
     """
     backend = choose(options.buffers, world)
-    comm = Communicator(world)
-    header = report.header = environment.collect(arguments, world, comm, backend)
-    made, refused = baselines.make(options.baselines, world, backend, context_of(comm).cuda_aware)
-    header["baselines"] = {name: getattr(baseline, "version", "") for name, baseline in made.items()}
-    for name, why in refused.items():
-        report.refuse("every call", f"baseline {name}:", why)
-    clock = Clock(world, bool(header["oversubscribed"]), backend.synchronize)
-    budget = Budget(world, options.budget, 0)
-    return Bench(options, world, backend, Mpicoll(comm), made, clock, budget, report)
+    bench = Bench.of(options, world, backend, report)
+    report.header = environment.collect(arguments, world, bench.contestant.comm, backend)
+    method = ("sync", "width", "shuffle", "seed", "budget")
+    report.header["method"] = {name: getattr(options, name) for name in method}
+    return bench
 
 
 def begin_file(report: Report, options: Options, world: MPI.Intracomm) -> None:

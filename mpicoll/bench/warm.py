@@ -21,9 +21,9 @@ from mpicoll.bench.errors import RequestError, ShortageError
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.backends import Backend, choose, in_memory
 from mpicoll.bench.request.cases import CALLS, Case, make_case
-from mpicoll.bench.request.options import sizes
 from mpicoll.communicator import Communicator
 from mpicoll.errors import UnsupportedError
+from mpicoll.ranges import growing
 
 #: bytes of the shortest message, and the factor from one to the next: choices change at powers of two
 SMALLEST, FACTOR = 8, 2
@@ -41,7 +41,7 @@ def cases(dtypes: tuple[str, ...], redops: tuple[str, ...], largest: int, size: 
     for call in (call for call in CALLS.values() if call.method != "Barrier"):  # which is the host's
         kinds = [(dtype, op) for dtype in dtypes for op in redops] if call.row.reducing else [(dtypes[0], "")]
         for dtype, op in kinds:
-            for nbytes in sizes(SMALLEST, largest, FACTOR):
+            for nbytes in growing(SMALLEST, largest, FACTOR):
                 for in_place in call.forms:
                     yield make_case(call, nbytes, dtype, size, op, 0), in_place
 

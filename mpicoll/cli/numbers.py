@@ -1,24 +1,10 @@
-"""Numbers on the command line: lists of whole numbers, and ranks on hosts."""
+"""Numbers on the command line: ranks on hosts."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-#: largest number: of ranks, for instance
-MOST = 1 << 20
-
-
-def whole_numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers in a text such as "1-4,8"; raises ValueError for another text."""
-    found: list[int] = []
-    for part in text.split(","):
-        low, dash, high = part.partition("-")
-        if not low.isdecimal() or (dash and not high.isdecimal()):
-            raise ValueError(f"{part!r} is no number or range of numbers such as 1-4")
-        if max(int(low), int(high or low)) > MOST or int(high or low) < int(low):
-            raise ValueError(f"{part!r}: numbers go up, to {MOST} at most")
-        found += range(int(low), int(high or low) + 1)
-    return tuple(found)
+from mpicoll.ranges import whole_numbers
 
 
 def host_of_ranks(text: str, size: int) -> tuple[int, ...]:

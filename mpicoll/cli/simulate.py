@@ -16,11 +16,10 @@ from pathlib import Path
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
 from mpicoll.analysis.bounds import bound
-from mpicoll.cli.numbers import whole_numbers
 from mpicoll.dispatch.rules import parse_choice
 from mpicoll.pictures.gantt import gantt
 from mpicoll.pictures.units import size_text, time_text
-from mpicoll.settings import parse_bytes
+from mpicoll.ranges import message_sizes, whole_numbers
 from mpicoll.simulate.calls import simulate_call, simulate_messages
 from mpicoll.simulate.machine import Machine, machine, machines
 from mpicoll.simulate.path import between_hosts, busiest, shares
@@ -36,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("collective", help="or messages, or machines")
     parser.add_argument("algorithm", nargs="?", default="all", help="such as ring,two_shot/4; all that can serve (all)")
     parser.add_argument("--ranks", default="8", help="such as 8 or 2-8,16 (8)")
-    parser.add_argument("--bytes", default="1M", help="message sizes, such as 8,64K,1M (1M)")
+    parser.add_argument("--bytes", default="1M", help="message sizes, such as 8,64K,1M or 8-4M or 8-4M:2 (1M)")
     parser.add_argument("--machine", default="dgx_h100", help="a name or a JSON file (dgx_h100)")
     parser.add_argument("--root", type=int, default=0, help="of collectives that have one (0)")
     parser.add_argument("--path", action="store_true", help="the critical path, part by part")
@@ -50,7 +49,7 @@ def run(chosen: argparse.Namespace) -> None:
         _print_machines()
         return
     where = machine(chosen.machine)
-    sizes = tuple(parse_bytes(word) for word in chosen.bytes.split(","))
+    sizes = message_sizes(chosen.bytes)
     if chosen.collective == "messages":
         if len(sizes) > 1 or chosen.path or chosen.timeline or chosen.curves:
             raise ValueError("messages have one size, and neither --path, --timeline nor --curves")

@@ -10,9 +10,9 @@ from multiprocessing import get_context
 
 from mpicoll.algorithms import registry
 from mpicoll.analysis.registration import verify_algorithm
-from mpicoll.cli.numbers import whole_numbers
 from mpicoll.errors import ScheduleError
 from mpicoll.pictures.notation import numbers_text
+from mpicoll.ranges import whole_numbers
 from mpicoll.schedule.collectives import COLLECTIVES, collective
 
 NAME, HELP = "verify", "prove algorithms for many sizes and roots"

@@ -13,7 +13,7 @@ from pathlib import Path
 from mpicoll.analysis.terms import WORDS
 from mpicoll.analysis.ways import Comparison, Crossover, compare, fastest
 from mpicoll.pictures.units import size_text, time_text
-from mpicoll.settings import parse_bytes
+from mpicoll.ranges import message_sizes
 from mpicoll.simulate.machine import Machine, machine
 
 #: times as near as this count as equal
@@ -35,7 +35,7 @@ def run(chosen: argparse.Namespace) -> None:
         raise ValueError("--ranks: an allreduce of one rank needs no way")
     where = machine(chosen.machine)
     where.of_ranks(chosen.ranks)  # it has so many
-    sizes = sorted({parse_bytes(word) for word in chosen.bytes.split(",")})
+    sizes = list(message_sizes(chosen.bytes))
     found = compare(chosen.ranks, sizes, where.model)
     _print_table(found, where)
     if not where.uniform:

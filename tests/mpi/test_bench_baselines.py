@@ -172,9 +172,10 @@ def test_nvls_is_off_unless_the_user_decides(monkeypatch):
 
 def test_baselines_that_cannot_serve_say_why():
     aware = Awareness(False, "nobody knows")
-    made, refused = baselines.make(("nccl", "native", "limit"), WORLD, HostBackend(), aware)
+    made, refused = baselines.make(("nccl", "native", "staged", "limit"), WORLD, HostBackend(), aware)
     alone = {"limit": "one rank sends no message"} if SIZE == 1 else {}
-    assert refused == {"nccl": "buffers are NumPy's, and NCCL needs CuPy's"} | alone
+    copies = {"staged": "buffers are NumPy's: there is nothing to copy"}
+    assert refused == {"nccl": "buffers are NumPy's, and NCCL needs CuPy's"} | copies | alone
     assert list(made) == ["native", "limit"][: 2 - len(alone)]
     made, refused = baselines.make(("native", "limit"), WORLD, Pretended(), aware)
     assert not made
@@ -199,6 +200,18 @@ def test_the_mpi_s_own_collectives_are_right():
                 native.way(Arrays(case, in_place, RANK, HostBackend()), None)
         else:
             assert wrong(native, case, in_place, HostBackend()) == 0, (case, in_place)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_staged_collectives_are_right(dtype):
+    staged, ran = baselines.Staged(WORLD, Pretended()), 0
+    for case, in_place in everything(dtype):
+        try:
+            assert wrong(staged, case, in_place, Pretended()) == 0, (case, in_place)
+            ran += 1
+        except mpicoll.UnsupportedError:
+            assert dtype == "bfloat16" or (in_place and case.call.name == "reduce_scatter")
+    assert ran or dtype == "bfloat16"
 
 
 def test_mean_is_no_operator_of_mpi():
@@ -243,7 +256,7 @@ def test_times_and_ratios_are_in_the_file_and_the_table(tmp_path, capfd, monkeyp
     assert found["facts"]["baselines"] == {"native": "", "limit": ""}
     out = capfd.readouterr().out
     assert "# left out: every call: baseline nccl: buffers are NumPy's" in out
-    assert "#wrong     native  ratio      limit  ratio" in out
+    assert "#wrong   native ratio    limit  eff." in out
 
 
 def test_a_wrong_baseline_is_not_timed(capfd, monkeypatch):

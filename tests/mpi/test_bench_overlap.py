@@ -7,6 +7,7 @@ from mpi4py import MPI
 
 from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.measure.statistics import Statistics
+from mpicoll.bench.output.columns import Columns
 from mpicoll.bench.output.results import read
 from mpicoll.bench.output.rows import MeasuredCall
 from mpicoll.bench.request.cases import CALLS, make_case
@@ -25,7 +26,7 @@ def of_a_bcast(total, spread=0.0):
 
 def line(overlap):
     (cells,) = overlap.cells()
-    return COLUMNS.line(*cells)
+    return Columns(*COLUMNS).line(*cells)
 
 
 def test_overlap_as_osu_defines_it():

@@ -116,18 +116,18 @@ def test_a_refused_request_leaves_the_results_of_before(folder):
         assert not (folder / "new.json").exists()
 
 
-def test_a_run_far_beyond_its_budget_ends_and_says_so(folder, monkeypatch, capfd):
-    """After the first job; what it measured is in the file."""
+def test_a_run_ends_when_its_budget_is_spent_and_says_so(folder, monkeypatch, capfd):
+    """After the first case; what it measured is in the file."""
     calls = []
 
-    def overrun(self):
+    def spent(self):
         calls.append(1)
         return len(calls) > 1
 
-    monkeypatch.setattr(Budget, "overrun", overrun)
+    monkeypatch.setattr(Budget, "spent", spent)
     status, found = results(folder, "--op allreduce --min 8 --max 64 --budget 5")
     assert (status, found["end"]["verdict"], len(found["rows"])) == (3, "interrupted", 2)
     assert (found["end"]["measured"], found["end"]["of"]) == (2, 4)
     if WORLD.rank == 0:
-        said = "# interrupted after 2 of 4 measurements (10 times the budget of 5 s is spent), wrong elements: 0"
+        said = "# interrupted after 2 of 4 measurements (the budget of 5 s is spent, 2 are left out), wrong elements: 0"
         assert said in capfd.readouterr().out

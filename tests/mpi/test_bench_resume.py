@@ -30,23 +30,26 @@ def cut(file, number):
 
 
 def measured(found):
-    names = ("op", "bytes", "asked", "in_place")
+    names = ("op", "bytes", "ranks", "asked", "in_place")
     return [tuple(row.get(name) for name in names) for row in found["rows"]]
 
 
+@pytest.mark.parametrize("done", [3, -3])
 @pytest.mark.parametrize("mode", ["", "--overhead", "--breakdown"])
-def test_a_run_that_was_killed_goes_on_where_it_ended(folder, capfd, mode):
+def test_a_run_that_was_killed_goes_on_where_it_ended(folder, capfd, mode, done):
     """The rows that the file has are kept as they are, and those that are left are appended."""
-    what = f"{mode} --op bcast,allreduce --algorithm auto,linear --sizes 8,64"
+    ranks = f"--ranks 1,{WORLD.size}" if WORLD.size > 1 else ""
+    what = f"{mode} {ranks} --op bcast,allreduce --algorithm auto,linear --sizes 8,64 --no-shuffle"
     _, whole = results(folder, what, 3)
-    cut(folder / "results.json", 3)
+    done %= len(whole["rows"])
+    cut(folder / "results.json", done)
     capfd.readouterr()
     status, found = results(folder, f"{what} --resume --csv {folder / 'results.csv'}", 3)
     assert (status, measured(found)) == (0, measured(whole))
-    assert found["rows"][:3] == whole["rows"][:3]
+    assert found["rows"][:done] == whole["rows"][:done]
     assert (found["end"]["measured"], found["end"]["of"]) == (whole["end"]["measured"], whole["end"]["of"])
     if WORLD.rank == 0:
-        assert f", 3 of them in {folder / 'results.json'} before" in capfd.readouterr().out
+        assert f", {done} of them in {folder / 'results.json'} before" in capfd.readouterr().out
         with (folder / "results.csv").open(newline="") as lines:
             assert [row["op"] for row in csv.DictReader(lines)] == [row["op"] for row in whole["rows"]]
 

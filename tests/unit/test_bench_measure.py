@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from mpicoll.bench.contestants.contestant import Way
-from mpicoll.bench.measure.budget import FIRST, GRACE, MOST, PATIENCE, Budget, measure
-from mpicoll.bench.measure.statistics import FEWEST, Statistics, figure, interval, noise
+from mpicoll.bench.errors import RefusedError
+from mpicoll.bench.measure.budget import ENOUGH, FIRST, GRACE, MOST, RESERVE, Budget, certain, measure
+from mpicoll.bench.measure.statistics import FEWEST, Statistics, cost, figure, interval, noise
+from mpicoll.bench.measure.steady import TIMES, Steadiness
 from mpicoll.bench.output.report import COMPLAINTS, Report
 from mpicoll.bench.output.results import SCHEMA, Results, read
 from mpicoll.bench.output.rows import MeasuredCall, Measurement
 from mpicoll.bench.request.cases import CALLS, make_case
-from mpicoll.bench.tables import times
 
 
 class Alone:
@@ -49,7 +50,8 @@ def timed(seconds, measurements, **how):
 
 
 def test_the_budget_is_shared_by_what_is_left():
-    numbers, _, now = timed(100, 5)
+    """A part of it is kept for what takes longer than its share."""
+    numbers, _, now = timed(100 / (1 - RESERVE), 5)
     assert numbers == [10] * 5
     assert now == 100
 
@@ -62,12 +64,12 @@ def test_a_spent_budget_still_gives_a_call():
 
 def test_a_spent_budget_gives_many_calls_if_they_are_short():
     """What was slow was the preparation, and a cold call is no measurement."""
-    clock, calls = Clock(1e-4), []
+    clock, calls = Clock(1e-5), []
     budget = Budget(Alone(), 0, 1, lambda: clock.now)
     budget.begin()
     (found,) = measure([lambda: calls.append(1)], clock, budget, iterations=None, warmup=5)
     assert found.size == MOST
-    assert clock.taken == [1, FIRST, MOST - FIRST]
+    assert (clock.taken[:4], sum(clock.taken)) == ([1, FIRST, FIRST, 2 * FIRST], 1 + MOST)
     assert len(calls) == 1 + 5 + MOST
     assert clock.now < 2 * GRACE
 
@@ -100,10 +102,36 @@ def test_calls_are_timed_in_turn():
 
 def test_the_budget_is_shared_by_calls_in_turn():
     clock = Clock()
-    budget = Budget(Alone(), 100, 1, lambda: clock.now)
+    budget = Budget(Alone(), 100 / (1 - RESERVE), 1, lambda: clock.now)
     budget.begin()
     times = measure([lambda: None] * 2, clock, budget, iterations=None, warmup=0)
     assert [found.size for found in times] == [25, 25]
+
+
+def test_a_measurement_ends_when_its_medians_are_certain():
+    """The calls of the clock here all take the same time."""
+    clock = Clock()
+    budget = Budget(Alone(), 1e6, 1, lambda: clock.now)
+    budget.begin()
+    (found,) = measure([lambda: None], clock, budget, iterations=None, warmup=0, width=0.05)
+    assert found.size == ENOUGH
+
+
+def test_a_median_is_certain_if_its_interval_is_narrow_and_of_enough_samples():
+    wide = np.tile([1.0, 2.0], ENOUGH)
+    assert certain([np.ones(ENOUGH)], 0.05)
+    assert not certain([np.ones(ENOUGH - 1)], 0.05)
+    assert not certain([np.ones(2 * ENOUGH), wide], 0.05)
+    assert not certain([np.full(ENOUGH, np.inf)], 0.05)
+
+
+def test_samples_that_are_all_invalid_are_no_measurement():
+    class Late(Clock):
+        def take(self, call, calls):
+            return np.full(calls, np.inf)
+
+    with pytest.raises(RefusedError, match="a rank came late to every start; take --sync barrier"):
+        measure([lambda: None], Late(), Budget(Alone(), 1, 1), iterations=7, warmup=0)
 
 
 def test_rank_0_decides():
@@ -113,7 +141,7 @@ def test_rank_0_decides():
 
     budget = Budget(Second(), 1000, 1, lambda: 0.0)
     budget.begin()
-    assert budget.calls(1.0) == 5
+    assert (budget.calls(1.0, 9), budget.number(1.0, 7, 9)) == (5, 7)
 
 
 @pytest.mark.case("BENCH-NOSYNC")
@@ -134,13 +162,45 @@ def test_a_figure_below_its_noise_is_not_printed():
     assert noise(*parts) == 5.0
 
 
-def test_a_run_ends_when_it_has_taken_many_times_its_budget():
+def test_a_run_ends_when_its_budget_is_spent():
     clock = Clock()
     budget = Budget(Alone(), 2, 5, lambda: clock.now)
-    clock.now = 2 * PATIENCE
-    assert not budget.overrun()
-    clock.now += 0.1
-    assert budget.overrun()
+    clock.now = 1.9
+    assert not budget.spent()
+    clock.now = 2.0
+    assert budget.spent()
+
+
+def test_what_cannot_be_below_zero_has_the_spread_of_what_it_is_below():
+    assert cost(3.0, 1.0) == (3.0, 1.0)
+    assert cost(-3.0, 1.0) == (0.0, 3.0)
+    assert figure(*cost(-3.0, 1.0)) == "below noise ±3.00"
+
+
+def test_invalid_samples_are_counted_and_count_for_nothing_else():
+    found = Statistics.of(np.array([2.0, np.inf, 4.0, 3.0, np.inf]))
+    assert (found.median, found.most, found.number, found.invalid, found.outliers) == (3.0, 4.0, 3, 2, 0)
+
+
+@pytest.mark.parametrize(("last", "words"), [(1.04, ""), (1.25, "took 1000.000, 1250.000 ms, which are 25 % apart")])
+def test_a_clock_that_is_not_steady_is_said(last, words):
+    """The fastest of some loops counts each time."""
+    loops = iter([*np.linspace(1, 3, TIMES), *np.linspace(last, 3, TIMES)])
+    steady = Steadiness(lambda: next(loops))
+    for _ in range(2):
+        steady.look(Only())
+    assert steady.apart == pytest.approx(last - 1)
+    assert words in steady.warning
+    assert bool(steady.warning) == bool(words)
+
+
+class Only:
+    """A communicator of one rank."""
+
+    rank = 0
+
+    def Ibarrier(self):
+        return type("Done", (), {"Test": lambda self: True})()
 
 
 def measured(name, in_place, wrong=0, size=4):
@@ -149,57 +209,30 @@ def measured(name, in_place, wrong=0, size=4):
     return Measurement(call, np.array([2e-6, 4e-6, 4e-6]), wrong)
 
 
-def test_a_line_has_both_forms():
-    report = Report({}, io.StringIO())
-    report.begin(["# header"])
-    report.head(times.columns(()), *times.above(()))
-    for line in ([measured("allreduce", False), measured("allreduce", True)], [measured("bcast", True)]):
-        for one in line:
-            report.keep(one)
-        report.line(*times.cells(line, ()))
-    report.wrong = 3
-    report.end()
-    *head, first, second, last = report.out.getvalue().splitlines()
-    assert head[0] == "# header"
-    assert all(line.startswith("#") for line in head)
-    words = " ".join(first.split())
-    assert words == "allreduce 4000 1000 float32 sum -1 ring/2@host 4.00 1.000 1.500 0 4.00 1.000 1.500 0"
-    words = " ".join(second.split())
-    assert words == "bcast 4000 1000 float32 none 1 ring/2@host - - - - 4.00 1.000 1.000 0"
-    assert "3 measurements" in last
-    assert "wrong elements: 3 FAILED" in last
-
-
-def test_a_line_has_the_baselines():
-    report = Report({}, io.StringIO())
-    one = measured("allreduce", False)
-    one.baselines["nccl"] = np.array([3e-6, 2e-6, 2e-6])
-    report.begin([])
-    baselines = ("nccl", "limit")
-    report.head(times.columns(baselines), *times.above(baselines))
-    report.refuse("allreduce", "baseline limit:", "is lazy")
-    report.refuse("allreduce", "baseline limit:", "is lazy")
-    report.line(*times.cells([one], baselines))
-    *head, refused, line = report.out.getvalue().splitlines()
-    assert head[-2].split()[-8:] == ["time", "algbw", "busbw", "#wrong", "nccl", "ratio", "limit", "ratio"]
-    assert refused == "# left out: allreduce: baseline limit: is lazy"
-    ours = "allreduce 4000 1000 float32 sum -1 ring/2@host 4.00 1.000 1.500 0"
-    assert " ".join(line.split()) == f"{ours} 2.00 0.50 - - - - - - - - - -"
-    assert len(head[-2]) == len(line)
-    assert one.record()["times"]["nccl"] == {
-        "median": 2.0,
-        "ci_low": 2.0,
-        "ci_high": 3.0,
-        "spread": 0.25,
-        "least": 2.0,
-        "mean": 2.333,
-        "p99": 2.98,
+def summary(samples, **more):
+    """The file's summary of samples in microseconds, given those of its figures that need a calculation."""
+    ordered = sorted(samples)
+    return {
+        "median": ordered[len(ordered) // 2],
+        "ci_low": ordered[0],
+        "ci_high": ordered[-1],
+        "least": ordered[0],
+        "most": ordered[-1],
         "outliers": 0,
         "invalid": 0,
-        "number": 3,
-        "samples": [3.0, 2.0, 2.0],
+        "number": len(samples),
+        "samples": samples,
+        **more,
     }
-    assert one.record()["figures"]["ratio nccl"] == {"value": 0.5, "unit": ""}
+
+
+def test_the_file_has_the_baselines():
+    one = measured("allreduce", False)
+    one.baselines["nccl"] = np.array([3e-6, 2e-6, 2e-6])
+    times = summary([3.0, 2.0, 2.0], spread=0.25, mean=2.333, p99=2.98)
+    found = one.record()
+    assert found["times"]["nccl"] == times
+    assert found["figures"]["ratio nccl"] == {"value": 0.5, "unit": ""}
 
 
 def test_the_file_has_everything(tmp_path):
@@ -215,9 +248,7 @@ def test_the_file_has_everything(tmp_path):
     assert (found["schema"], found["mode"], found["facts"]) == (SCHEMA, "times", {"ranks": 4})
     assert found["refused"] == [{"what": "allgather", "name": "bruck", "reason": "is tired"}]
     (row,) = found["rows"]
-    ours = row["times"]["mpicoll"]
-    assert (ours["median"], ours["ci_low"], ours["ci_high"], ours["spread"]) == (4.0, 2.0, 4.0, 0.5)
-    assert (ours["least"], ours["mean"], ours["number"], ours["samples"]) == (2.0, 3.333, 3, [2.0, 4.0, 4.0])
+    assert row["times"]["mpicoll"] == summary([2.0, 4.0, 4.0], spread=0.5, mean=3.333, p99=4.0)
     assert row["figures"]["busbw"] == {"value": 1.5, "unit": "GB/s"}
     assert (row["mode"], row["algorithm"], row["asked"], row["root"]) == ("times", "ring", "ring/2", None)
     assert (row["ranks"], row["memory"]) == (4, "host")

@@ -4,7 +4,8 @@ import pytest
 
 from mpicoll.bench.request.cases import DEFAULT_CALLS
 from mpicoll.bench.request.numbers import DTYPES, REDUCTIONS
-from mpicoll.bench.request.options import parse, sizes
+from mpicoll.bench.request.options import parse
+from mpicoll.ranges import FACTOR, growing, message_sizes, whole_numbers
 
 
 def test_defaults():
@@ -42,7 +43,10 @@ def test_lists_and_sizes():
         ("--buffers numpy --path staged", "--path staged is for CuPy buffers"),
         ("--op bcast,", "'bcast,' has an empty item"),
         ("--inplace --outofplace", "not allowed with"),
-        ("--baseline ncll", "no baseline 'ncll'; known: nccl, native, torch, nccl-symmetric, torch-symmetric, limit"),
+        (
+            "--baseline ncll",
+            "no baseline 'ncll'; known: nccl, native, torch, nccl-symmetric, torch-symmetric, staged, limit",
+        ),
         ("--baseline limit --breakdown", "--baseline is for the table of times"),
         ("--baseline limit --async", "--baseline is for the table of times"),
         ("--overhead --breakdown", "not allowed with"),
@@ -53,9 +57,9 @@ def test_lists_and_sizes():
         ("--json a --json b", "--json: is given twice"),
         ("--async 1 --async 2", "--async: is given twice"),
         ("--buffers numpy --buffers cupy", "--buffers: is given twice"),
-        ("--sizes 8 --min 4", "--sizes are all sizes; --min, --max and --factor are for others"),
-        ("--sizes 8 --factor 2", "--sizes are all sizes"),
-        ("--overhead --max 64", "--overhead is measured at 0 and 8 bytes, or at --sizes"),
+        ("--sizes 8 --min 4", "--bytes are all sizes; --min, --max and --factor are for others"),
+        ("--sizes 8 --factor 2", "--bytes are all sizes"),
+        ("--overhead --max 64", "--overhead is measured at 0 and 8 bytes, or at --bytes"),
         ("--root all --root 0", "'all' is not a whole number"),
         ("--iters 10000000", "'10000000' is not a whole number from 1 to 1000000"),
         ("--warmup 10000000", "is not a whole number from 0 to 1000000"),
@@ -65,6 +69,15 @@ def test_lists_and_sizes():
         ("--async 1e9", "'1e9' is not a number of milliseconds from 0 to 60000"),
         ("--async --iters 2", "--iters: a spread needs 3 calls"),
         ("--overhead --iters 1", "--iters: a spread needs 3 calls"),
+        ("--ranks 0,2", "'0,2': there is no run on 0 ranks"),
+        ("--ranks two", "'two' is no number or range of numbers such as 1-4"),
+        ("--bytes 64K-8", "'64K-8': sizes go up, as 8-4M"),
+        ("--bytes 8:2", "'8:2': a factor is a whole number from 2 on, behind a range such as 8-4M:2"),
+        ("--bytes 8-4M:1", "'8-4M:1': a factor is a whole number from 2 on"),
+        ("--budget 5h", "'5h' is not a number of seconds above 0 such as 90 or 5m"),
+        ("--ci 5", "'5' is not a part of the median between 0 and 1, such as 0.05"),
+        ("--stat modus", "no statistic 'modus'; known: median, mean, min, max, p99, ci"),
+        ("--seed x", "'x' is not a whole number from 0 to 4294967295"),
     ],
 )
 def test_mistakes_are_named_by_one_rank(arguments, message, capsys):
@@ -103,9 +116,30 @@ def test_sizes_that_are_not_given_have_their_defaults():
     assert parse(["--async"]).compute == 0.0
 
 
+def test_the_method_is_asked_for():
+    found = parse([])
+    assert (found.sync, found.width, found.shuffle, found.seed, found.ranks) == ("barrier", 0.05, True, None, ())
+    words = "--sync window --ci 0.02 --no-shuffle --seed 7 --ranks 2-4,8 --stat min,p99 --wide"
+    found = parse(words.split())
+    assert (found.sync, found.width, found.shuffle, found.seed) == ("window", 0.02, False, 7)
+    assert (found.ranks, found.stats, found.wide) == ((2, 3, 4, 8), ("min", "p99"), True)
+    assert [parse(["--budget", text]).budget for text in ("90", "90s", "5m")] == [90, 90, 300]
+
+
+def test_sizes_are_a_list_or_a_range_with_a_factor():
+    assert message_sizes("8,64K") == parse(["--sizes", "8,64K"]).sizes == (8, 65536)
+    assert message_sizes("8-4M") == tuple(growing(8, 4 << 20, FACTOR)) == parse(["--bytes", "8-4M"]).sizes
+    assert message_sizes("1K-8K:2,0") == (0, 1024, 2048, 4096, 8192)
+
+
+def test_ranks_are_a_list_or_a_range():
+    assert whole_numbers("2,3,8") == (2, 3, 8)
+    assert whole_numbers("2-4,8") == (2, 3, 4, 8)
+
+
 def test_sizes_go_by_the_factor_and_end_with_the_largest():
-    assert sizes(8, 512, 8) == [8, 64, 512]
-    assert sizes(8, 1000, 8) == [8, 64, 512, 1000]
-    assert sizes(0, 4, 2) == [0, 1, 2, 4]
-    assert sizes(0, 0, 2) == [0]
-    assert sizes(5, 5, 2) == [5]
+    assert growing(8, 512, 8) == [8, 64, 512]
+    assert growing(8, 1000, 8) == [8, 64, 512, 1000]
+    assert growing(0, 4, 2) == [0, 1, 2, 4]
+    assert growing(0, 0, 2) == [0]
+    assert growing(5, 5, 2) == [5]

@@ -24,6 +24,7 @@ LAYERS = [
     ["errors"],
     ["kinds"],
     ["settings"],
+    ["ranges"],
     ["schedule"],
     ["algorithms"],
     ["analysis"],

@@ -150,9 +150,9 @@ def test_sizes_and_ranks_of_the_second_one():
     [
         ("topology --bytes 8,16", "'8,16' is more than one size"),
         ("topology --bytes 0", "'0' is not a size or a range from 1 to 1G"),
-        ("bandwidth --bytes 1M-1K", "'1M-1K' is not a size or a range"),
+        ("bandwidth --bytes 1M-1K", "'1M-1K': sizes go up, as 8-4M"),
         ("bandwidth --bytes 8-x", "'x' is not a number of bytes"),
-        ("allreduce-ways --ranks 1", "'1' is not a whole number from 2 on"),
+        ("allreduce-ways --ranks 1", "'1': one rank has no other"),
         ("allreduce-ways --repeat 3", "unrecognized arguments: --repeat 3"),
         ("topology --repeat 0", "'0' is not a whole number from 1"),
     ],

@@ -1,7 +1,7 @@
 """Baselines: what else the same call could be done with, measured in turn with ours.
 
-`Native` and `Limit` are here, NCCL is in `nccl.py`, PyTorch in `torch_distributed.py`.  Each may refuse a call, in
-words; its results are validated as ours are, and one that is wrong is not timed.
+`Native`, `Staged` and `Limit` are here, NCCL is in `nccl.py`, PyTorch in `torch_distributed.py`.  Each may refuse a
+call, in words; its results are validated as ours are, and one that is wrong is not timed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mpicoll.bench.contestants.nccl import Nccl
 from mpicoll.bench.contestants.torch_distributed import NcclSymmetric, Pytorch, PytorchSymmetric
 from mpicoll.bench.errors import anywhere
 from mpicoll.bench.measure.arrays import Arrays
-from mpicoll.bench.measure.backends import Backend
+from mpicoll.bench.measure.backends import Backend, HostBackend, PinnedBackend
 from mpicoll.bench.request.numbers import dtype_named
 from mpicoll.dispatch.limits import LARGEST_MESSAGE
 from mpicoll.errors import UnsupportedError
@@ -66,6 +66,41 @@ class Native:
     def bind(self, arrays: Arrays, algorithm: str | None) -> Callable[[], object]:
         """Return the call."""
         return partial(getattr(MPI.Intracomm, arrays.case.call.method), self.world, *arrays.arguments)
+
+
+class Staged:
+    """The MPI library's own collective on host arrays, between copies from the device and back to it."""
+
+    exact = True
+
+    def __init__(self, world: MPI.Intracomm, backend: Backend) -> None:
+        """Raise UnsupportedError where arrays are on the host already."""
+        if backend.kind == "numpy":
+            raise UnsupportedError("buffers are NumPy's: there is nothing to copy")
+        self.backend, self.host = backend, PinnedBackend() if backend.device >= 0 else HostBackend()
+        self.native = Native(world, self.host)
+
+    def way(self, arrays: Arrays, algorithm: str | None) -> Way:
+        """Raise UnsupportedError for what MPI does not have."""
+        self.native.way(arrays, algorithm)
+        return Way("staged")
+
+    def bind(self, arrays: Arrays, algorithm: str | None) -> Callable[[], object]:
+        """Return the copies and the call between them."""
+        host = Arrays(arrays.case, arrays.in_place, arrays.rank, self.host)
+        pairs = [(one, host.buffers[name]) for name, one in arrays.buffers.items()]
+        away = [(one.bits, other.bits) for one, other in pairs if one.what.inputs or one.what.partly]
+        back = [(one.bits, other.bits) for one, other in pairs if one.what.outputs]
+        call, backend = self.native.bind(host, algorithm), self.backend
+
+        def staged() -> None:
+            for here, there in away:
+                backend.fetch(here, there)
+            call()
+            for here, there in back:
+                backend.store(here, there)
+
+        return staged
 
 
 class Limit:
@@ -135,6 +170,7 @@ def make(
     makers: dict[str, Callable[[], Contestant]] = {
         "nccl": lambda: Nccl(world, backend),
         "native": lambda: Native(world, backend),
+        "staged": lambda: Staged(world, backend),
         "limit": lambda: Limit(world, backend, aware),
         "torch": lambda: Pytorch(world, backend),
         "nccl-symmetric": lambda: NcclSymmetric(world, backend),

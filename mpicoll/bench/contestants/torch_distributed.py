@@ -46,7 +46,10 @@ class Pytorch:
         Raises:
             UnsupportedError: on every rank, if it cannot be made on one.
         """
-        why = anywhere(world, _why_not(backend))
+        some = (
+            "" if world.size == MPI.COMM_WORLD.size else "PyTorch's group is all ranks of a launch; leave out --ranks"
+        )
+        why = anywhere(world, some or _why_not(backend))
         if why:
             raise UnsupportedError(why)
         self.torch, self.backend, self.size = import_module("torch"), backend, world.size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,6 +36,14 @@ class HostBackend:
     def pointer(self, array: Any) -> int:
         """Return an array's address."""
         return int(array.ctypes.data)
+
+    def fetch(self, array: Any, host: Any) -> None:
+        """Copy an array to one of NumPy's."""
+        np.copyto(host, array)
+
+    def store(self, array: Any, host: Any) -> None:
+        """Copy one of NumPy's arrays to an array."""
+        np.copyto(array, host)
 
 
 class DeviceBackend:
@@ -68,6 +77,24 @@ class DeviceBackend:
     def pointer(self, array: Any) -> int:
         """Return an array's address."""
         return int(array.data.ptr)
+
+    def fetch(self, array: Any, host: Any) -> None:
+        """Copy an array to one of NumPy's, and wait until it is there."""
+        array.get(out=host)
+
+    def store(self, array: Any, host: Any) -> None:
+        """Copy one of NumPy's arrays to an array, on the stream."""
+        array.set(host)
+
+
+class PinnedBackend(HostBackend):
+    """NumPy's arrays in memory that a device copies from and to at its full speed."""
+
+    def __init__(self) -> None:
+        """Take NumPy, but for memory."""
+        import cupyx
+
+        self.xp = SimpleNamespace(**{**vars(np), "empty": cupyx.empty_pinned})
 
 
 Backend = HostBackend | DeviceBackend

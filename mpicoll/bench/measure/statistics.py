@@ -30,7 +30,9 @@ class Statistics:
         mean: the mean.
         p99: 99 % of the samples are below it.
         outliers: samples beyond Tukey's outer fences; they are counted and kept.
-        number: of samples.
+        number: of valid samples.
+        most: the longest.
+        invalid: samples that are infinite, since a rank came late; they count for nothing else.
     """
 
     median: float
@@ -42,17 +44,21 @@ class Statistics:
     p99: float
     outliers: int
     number: int
+    most: float = math.nan
+    invalid: int = 0
 
     @classmethod
-    def of(cls, samples: NDArray[np.float64]) -> Statistics:
+    def of(cls, taken: NDArray[np.float64]) -> Statistics:
         """Summarise."""
+        samples = taken[np.isfinite(taken)]
         first, median, third, p99 = map(float, np.percentile(samples, (25, 50, 75, 99)))
         ordered, place = np.sort(samples), interval(samples.size)
         low, high = float(ordered[place]), float(ordered[samples.size - 1 - place])
         fence = FENCE * (third - first)
         outliers = int(((samples < first - fence) | (samples > third + fence)).sum())
-        least, mean = float(ordered[0]), float(samples.mean())
-        return cls(median, (third - first) / 2, low, high, least, mean, p99, outliers, samples.size)
+        least, mean, most = float(ordered[0]), float(samples.mean()), float(ordered[-1])
+        spread, invalid = (third - first) / 2, taken.size - samples.size
+        return cls(median, spread, low, high, least, mean, p99, outliers, samples.size, most, invalid)
 
     @property
     def half_width(self) -> float:
@@ -87,6 +93,11 @@ def interval(number: int) -> int:
 def noise(*parts: Statistics) -> float:
     """Return the spread of a sum or difference of medians."""
     return math.hypot(*(part.spread for part in parts))
+
+
+def cost(value: float, spread: float) -> tuple[float, float]:
+    """Return (value, spread) of what cannot be below zero: how far it is below tells that the spread is not less."""
+    return max(value, 0.0), max(spread, -value)
 
 
 def figure(value: float, spread: float) -> str:

@@ -19,7 +19,7 @@ MACHINE = (
     *("ranks", "hosts", "cores", "cpu", "system", "buffers", "gpus"),
 )
 #: options that may differ: they change no measurement
-FREE = ("json", "csv", "resume", "seed")
+FREE = ("json", "csv", "resume", "seed", "stats", "wide")
 #: what names a cell in one form, of a row and of a job
 NAMES = ("op", "bytes", "count", "dtype", "redop", "root", "ranks", "asked", "in_place")
 
@@ -41,9 +41,10 @@ class Earlier:
         """Wrong elements of its rows."""
         return sum(row["wrong"] or 0 for row in self.rows)
 
-    def patterns(self, nbytes: int) -> int:
-        """Return the number of its rows on patterns of a size."""
-        return sum("beside" in row and row["bytes"] == nbytes for row in self.rows)
+    def patterns(self, nbytes: int, ranks: int) -> set[str]:
+        """Return the names of the patterns that it has of a size on a number of ranks."""
+        rows = (row for row in self.rows if "beside" in row)
+        return {row["op"] for row in rows if (row["bytes"], row["ranks"]) == (nbytes, ranks)}
 
     def left(self, jobs: Iterable[Job]) -> list[Job]:
         """Return the jobs that it has not, each with the forms that are left."""

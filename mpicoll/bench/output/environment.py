@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shlex
 import subprocess
@@ -22,8 +23,13 @@ from mpicoll.runtime.paths import offer
 from mpicoll.version import __version__
 from mpicoll.versions import mpi_library, variables, versions
 
-#: seconds that git may take
-_GIT = 5.0
+#: seconds that another program may take
+_PATIENCE = 5.0
+#: folder of a core in Linux
+CPU = "/sys/devices/system/cpu/cpu{}"
+#: what nvidia-smi is asked for the state of all GPUs
+CLOCKS = ("--query-gpu=index,uuid,pci.bus_id,clocks.sm,clocks.max.sm,clocks_throttle_reasons.active", "--format=csv")
+
 
 def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, backend: Backend) -> dict[str, Any]:
     """Return the facts with which the numbers are made, the same on all ranks; collective.
@@ -35,8 +41,8 @@ def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, back
         backend: where this rank's arrays live.
     """
     aware = context_of(comm).cuda_aware
-    places = world.allgather((MPI.Get_processor_name(), cores(), _device(backend)))
-    hosts = Counter(host for host, _, _ in places)
+    places = world.allgather(place(backend))
+    hosts = Counter(one["host"] for one in places)
     return {
         "command": shlex.join(["python", "-m", "mpicoll.bench", *arguments]),
         "date": datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"),
@@ -44,7 +50,8 @@ def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, back
         "commit": world.bcast(commit(Path(mpicoll.__file__).parents[1]) if world.rank == 0 else "", root=0),
         "ranks": world.size,
         "hosts": dict(hosts),
-        "cores": {host: number for host, number, _ in places},
+        "cores": {one["host"]: one["cores"] for one in places},
+        "places": places,
         "cpu": _cpu(),
         "buffers": backend.kind,
         "mpi": mpi_library(),
@@ -56,9 +63,11 @@ def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, back
         "aware": aware.aware,
         "aware_reason": aware.reason,
         "mapped": _mapped(comm, backend),
-        "gpus": [device for _, _, device in places] if backend.kind == "cupy" else [],
+        "gpus": [one["gpu"] for one in places] if backend.kind == "cupy" else [],
+        "gpu_links": world.bcast(_smi("topo", "-m") if world.rank == 0 and backend.kind == "cupy" else ""),
+        "gpu_clocks": world.bcast(_smi(*CLOCKS) if world.rank == 0 and backend.kind == "cupy" else ""),
         "variables": variables(),
-        "oversubscribed": sorted({host for host, number, _ in places if hosts[host] > number}),
+        "oversubscribed": sorted({one["host"] for one in places if hosts[one["host"]] > one["cores"]}),
     }
 
 
@@ -70,24 +79,96 @@ def lines(facts: dict[str, Any]) -> list[str]:
         for host, ranks in facts["hosts"].items()
     )
     version = f"mpicoll {facts['mpicoll']}" + (f", commit {facts['commit'][:12]}" if facts["commit"] else "")
+    device = facts["buffers"] == "cupy"
     found = [
         facts["command"],
         f"{version}, {facts['date']}",
-        f"{where} ({facts['cpu']})",
+        f"{where} ({facts['cpu']}; {_masks(facts['places'])})",
         f"{facts['mpi']}, mpi4py {facts['mpi4py']}, NumPy {facts['numpy']}, Python {facts['python']}",
-        f"CuPy {facts['cupy']}, CUDA runtime {facts['cuda_runtime']}, driver {facts['cuda_driver']}",
-        f"UCX prepared: {facts['ucx']}",
-        f"CUDA-aware: {'yes' if facts['aware'] else 'no'} ({facts['aware_reason']})",
         f"buffers: {facts['buffers']}",
     ]
-    found += [f"path mapped: {facts['mapped']}"] if facts["mapped"] else []
-    found += [f"rank {rank}: {device}" for rank, device in enumerate(facts["gpus"])]
-    found += [f"baseline: {name} {version}".rstrip() for name, version in facts.get("baselines", {}).items()]
-    found += [f"{name}={value}" for name, value in facts["variables"].items()]
+    found += _device_lines(facts) if device else []
+    found += [_method(**facts["method"])] if "method" in facts else []
+    beside = ", ".join(f"{name} {version}".rstrip() for name, version in facts.get("baselines", {}).items())
+    found += [f"baselines: {beside}"] if beside else []
+    found += [" ".join(f"{name}={value}" for name, value in facts["variables"].items())] if facts["variables"] else []
     crowded = facts["oversubscribed"]
     if crowded:
         found.append(f"WARNING: more ranks than cores on {', '.join(crowded)}; they wait for each other")
     return [f"# {line}" for line in found]
+
+
+def _device_lines(facts: dict[str, Any]) -> list[str]:
+    """Return the lines on GPUs, and on what reaches them."""
+    return [
+        f"CuPy {facts['cupy']}, CUDA runtime {facts['cuda_runtime']}, driver {facts['cuda_driver']}",
+        f"UCX prepared: {facts['ucx']}",
+        f"CUDA-aware: {'yes' if facts['aware'] else 'no'} ({facts['aware_reason']})",
+        f"path mapped: {facts['mapped']}",
+        *(f"rank {rank}: {device}" for rank, device in enumerate(facts["gpus"])),
+    ]
+
+
+def _method(sync: str, width: float, shuffle: bool, seed: int, budget: float) -> str:
+    """Return how times are taken, in words; arguments as the options with these names."""
+    order = f"in random order (seed {seed})" if shuffle else "in order"
+    return f"starts: {sync}; until ±{100 * width:g} %, within {budget:g} s; algorithms {order}"
+
+
+def _masks(places: list[dict[str, Any]]) -> str:
+    """Return the cores that ranks may use, in words: once where all may use the same."""
+    masks = [one["cpus"] for one in places]
+    if len(set(masks)) == 1:
+        return f"each may use {masks[0]}"
+    return "ranks may use " + ", ".join(masks)
+
+
+def place(backend: Backend) -> dict[str, Any]:
+    """Return where this rank runs: host, cores and their NUMA nodes, frequency in MHz where it is known, GPU."""
+    own = sorted(os.sched_getaffinity(0))
+    nodes = {found.name.removeprefix("node") for core in own for found in Path(CPU.format(core)).glob("node*")}
+    return {
+        "host": MPI.Get_processor_name(),
+        "cores": cores(),
+        "cpus": "cores " + ",".join(_runs(own)),
+        "numa": ",".join(sorted(nodes)),
+        "governor": _text(f"{CPU.format(own[0])}/cpufreq/scaling_governor"),
+        "MHz": _megahertz(own[0]),
+        "gpu": _device(backend),
+    }
+
+
+def _runs(numbers: list[int]) -> list[str]:
+    """Return ascending numbers in words: 0, 1, 2 and 5 are 0-2 and 5."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][-1] == number - 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return [f"{one[0]}-{one[-1]}" if len(one) > 1 else str(one[0]) for one in found]
+
+
+def _megahertz(core: int) -> float | None:
+    """Return the frequency that Linux reports of a core now, None where it does not."""
+    kilohertz = _text(f"{CPU.format(core)}/cpufreq/scaling_cur_freq")
+    if kilohertz.isdecimal():
+        return int(kilohertz) / 1e3
+    lines = [line.partition(":")[2] for line in _text("/proc/cpuinfo").splitlines() if line.startswith("cpu MHz")]
+    return float(lines[core]) if core < len(lines) else None
+
+
+def _text(path: str) -> str:
+    """Return what is in a file, "" where there is none."""
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _smi(*arguments: str) -> str:
+    """Return what nvidia-smi says, "" where it says nothing."""
+    return _said(["nvidia-smi", *arguments])
 
 
 def _mapped(comm: Communicator, backend: Backend) -> str:
@@ -104,18 +185,19 @@ def commit(root: Path) -> str:
     """Return the git commit of a work tree, "" if it is none."""
     if not (root / ".git").exists():  # what is installed may lie within somebody else's work tree
         return ""
-    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    return _said(["git", "-C", str(root), "rev-parse", "HEAD"])
+
+
+def _said(command: list[str]) -> str:
+    """Return the output of a program, "" where it fails or is not there."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=_GIT, check=True).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
 
 
 def _cpu() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        text = ""
+    text = _text("/proc/cpuinfo")
     names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
     return names[0] if names else platform.machine()
 

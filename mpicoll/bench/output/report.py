@@ -38,6 +38,7 @@ class Report:
         interruption: why the run ends before all is measured; "".
         begun: when the header was printed, in seconds; None before.
         columns: of the table.
+        notes: what else is said at the end, a line each.
         ended: nothing is written down any more.
         earlier: what the run that this one goes on with has measured.
         csv: file for a table at the end.
@@ -55,6 +56,7 @@ class Report:
     interruption: str = ""
     begun: float | None = None
     columns: Columns = field(default_factory=Columns)
+    notes: list[str] = field(default_factory=list)
     ended: bool = False
     earlier: Earlier = field(default_factory=Earlier)
     csv: Path | None = None
@@ -134,10 +136,10 @@ class Report:
             if self.ended:
                 return
             self.ended = True
-        self.say(self.conclusion)
+        self.say(*(f"# {note}" for note in self.notes), self.conclusion)
         counts = {"measured": self.measured, "of": self.total, "seconds": round(self.seconds, 3)}
         wrong = self.wrong if self.mode in VALIDATED else None
-        self.results.end(verdict=self.verdict, reason=self.interruption, wrong=wrong, **counts)
+        self.results.end(verdict=self.verdict, reason=self.interruption, wrong=wrong, notes=self.notes, **counts)
         if self.csv:
             mine = ({"mode": self.mode, **row.record()} for row in self.rows)
             write_csv(self.csv, [*self.earlier.rows, *mine])
@@ -149,7 +151,8 @@ class Report:
 
     def nothing(self) -> str:
         """Describe a run in which nothing could be measured."""
-        why = ("{what}: {name} {reason}".format(**self.refused[0]),) if self.refused else ()
+        calls = [one for one in self.refused if not one["name"].startswith("baseline")]
+        why = ["{what}: {name} {reason}".format(**one) for one in calls[:1]]
         return ": ".join(("nothing can be measured", *why))
 
     @property

@@ -125,17 +125,12 @@ class Measurement:
         return self.call.record(times, figures, self.wrong)
 
 
-def timed(seconds: NDArray[np.float64], invalid: int = 0) -> Record:
-    """Return a summary in microseconds with the samples, for the file.
-
-    Args:
-        seconds: the samples.
-        invalid: samples that were dropped, because a rank was late.
-    """
-    return {**summary(Statistics.of(seconds), invalid), "samples": [_micro(s) for s in seconds]}
+def timed(seconds: NDArray[np.float64]) -> Record:
+    """Return a summary in microseconds with the samples, for the file; invalid ones are None."""
+    return {**summary(Statistics.of(seconds)), "samples": [_micro(s) if np.isfinite(s) else None for s in seconds]}
 
 
-def summary(times: Statistics, invalid: int = 0) -> Record:
+def summary(times: Statistics) -> Record:
     """Return a summary in microseconds, for the file."""
     return {
         "median": _micro(times.median),
@@ -145,8 +140,9 @@ def summary(times: Statistics, invalid: int = 0) -> Record:
         "least": _micro(times.least),
         "mean": _micro(times.mean),
         "p99": _micro(times.p99),
+        "most": _micro(times.most),
         "outliers": times.outliers,
-        "invalid": invalid,
+        "invalid": times.invalid,
         "number": times.number,
     }
 

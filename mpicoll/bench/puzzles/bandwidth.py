@@ -20,11 +20,11 @@ from mpicoll.bench.puzzles.finding import Finding, plus_minus
 from mpicoll.bench.puzzles.fit import Fit, fit, reached_half
 from mpicoll.bench.puzzles.link import Link
 from mpicoll.bench.puzzles.links import links
-from mpicoll.bench.puzzles.options import FACTOR, PuzzleOptions
+from mpicoll.bench.puzzles.options import PuzzleOptions
 from mpicoll.bench.puzzles.pairs import Rounds, Times, pinged
 from mpicoll.bench.request.jobs import LARGEST
-from mpicoll.bench.request.options import sizes
 from mpicoll.bench.tables.bench import Bench
+from mpicoll.ranges import FACTOR, growing
 from mpicoll.settings import format_bytes
 
 #: round trips of one measurement: as many as send so many bytes, between the other two
@@ -55,7 +55,7 @@ def measure(bench: Bench, asked: PuzzleOptions) -> None:
     check(world, bench.backend)
     _, joined = links(world, bench.backend)
     chosen = {link: min(pair for pair in joined if joined[pair] == link) for link in dict.fromkeys(joined.values())}
-    nbytes = asked.sizes or tuple(sizes(8, LARGEST[bench.backend.kind], FACTOR))
+    nbytes = asked.sizes or tuple(growing(8, LARGEST[bench.backend.kind], FACTOR))
     report.total = len(chosen) * (len(nbytes) + 1)
     mine = {rank for pair in chosen.values() for rank in pair if world.rank in pair}
     chains = {size: in_memory(world, partial(Chains, world, bench.backend, size, sources=mine)) for size in nbytes}

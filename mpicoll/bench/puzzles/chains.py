@@ -23,8 +23,6 @@ Span = tuple[float, float]
 
 #: tag of the messages; nothing else is in flight on the benchmark's communicator
 TAG = 11
-#: seconds between two looks of a rank that only waits for others, so that they have its core: first and at most
-LOOKS = 1e-4, 5e-3
 
 
 def check(world: MPI.Intracomm, backend: Backend) -> None:
@@ -104,11 +102,3 @@ class Chains:
                 self.world.Send(away, other, TAG)
             seconds[number] = time.monotonic() - start
         return float(np.median(seconds)) / 2
-
-
-def rest(world: MPI.Intracomm) -> None:
-    """Wait for all ranks, and leave the core to those that still work; collective."""
-    request, (pause, most) = world.Ibarrier(), LOOKS
-    while not request.Test():
-        time.sleep(pause)
-        pause = min(1.5 * pause, most)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from mpicoll.bench.request import options as whole
 from mpicoll.bench.request import reading
 from mpicoll.bench.request.options import Options, heard
 from mpicoll.bench.request.reading import Many, One
 from mpicoll.dispatch.limits import LARGEST_MESSAGE
+from mpicoll.ranges import FACTOR
 
-#: factor from one size to the next of a range such as 8-4M
-FACTOR = 8
 #: bytes of a message of the first puzzle, and how many each destination gets: 10**7 numbers of float32
 MESSAGE, MESSAGES = 40_000_000, 10
 
@@ -118,22 +115,18 @@ def _add_rounds(parser: argparse.ArgumentParser, number: int) -> None:
 
 
 def _add_sizes(parser: argparse.ArgumentParser, what: str) -> None:
-    text = f"sizes {what}, as 8,1K,1M or 8-4M, which grows by {FACTOR} (8-4M; CuPy 8-256M)"
-    parser.add_argument("--bytes", dest="sizes", action=Many, read=sizes, default=(), metavar="BYTES,...", help=text)
+    text = f"sizes {what}, as 8,1K,1M or 8-4M or 8-4M:2, which grow by a factor ({FACTOR}) (8-4M; CuPy 8-256M)"
+    parser.add_argument(
+        "--bytes", "--sizes", dest="sizes", action=Many, read=sizes, default=(), metavar="BYTES,...", help=text
+    )
 
 
 def sizes(text: str) -> tuple[int, ...]:
-    """Return message sizes in bytes, ascending, from a list of sizes and of ranges: 8-1K is 8, 64, 512 and 1K."""
-    found = set[int]()
-    for word in reading.words(text):
-        low, dash, high = word.partition("-")
-        first = last = reading.size(low)
-        if dash:
-            last = reading.size(high)
-        if not 1 <= first <= last <= LARGEST_MESSAGE:
-            raise ValueError(f"{word!r} is not a size or a range from 1 to 1G")
-        found |= set(whole.sizes(first, last, FACTOR))
-    return tuple(sorted(found))
+    """Return message sizes in bytes, ascending; each is one message's."""
+    found = reading.sizes(text)
+    if not 1 <= found[0] <= found[-1] <= LARGEST_MESSAGE:
+        raise ValueError(f"{text!r} is not a size or a range from 1 to 1G")
+    return found
 
 
 def _one_size(text: str) -> tuple[int, ...]:
@@ -144,5 +137,7 @@ def _one_size(text: str) -> tuple[int, ...]:
 
 
 def _ranks(text: str) -> tuple[int, ...]:
-    read: Callable[[str], Any] = reading.whole(2)
-    return tuple(sorted({read(word) for word in reading.words(text)}))
+    found = reading.ranks(text)
+    if found[0] < 2:
+        raise ValueError(f"{text!r}: one rank has no other")
+    return found

@@ -12,9 +12,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from mpicoll.bench.measure.clock import Clock
+from mpicoll.bench.measure.clock import Clock, rest
 from mpicoll.bench.measure.statistics import Statistics
-from mpicoll.bench.puzzles.chains import Chains, Pair, rest
+from mpicoll.bench.puzzles.chains import Chains, Pair
 
 #: pairs whose messages travel at the same time
 Together = tuple[Pair, ...]

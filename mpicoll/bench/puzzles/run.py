@@ -50,7 +50,7 @@ def _run(arguments: list[str], asked: PuzzleOptions, world: MPI.Intracomm, repor
         MEASURES[asked.name](bench, asked)
     except ShortageError as error:
         raise RequestError(f"{asked.name}: {error}; ask for less with --bytes") from None
-    return ended(report)
+    return ended(report, world)
 
 
 def refusal(asked: PuzzleOptions, size: int) -> str:

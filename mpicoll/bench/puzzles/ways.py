@@ -8,31 +8,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from mpi4py import MPI
 
-from mpicoll.bench.contestants.contestant import Mpicoll
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.backends import in_memory
 from mpicoll.bench.measure.budget import Budget
 from mpicoll.bench.measure.budget import measure as timed
-from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.measure.statistics import Statistics
 from mpicoll.bench.output.columns import Column, Columns
 from mpicoll.bench.output.rows import quantity
-from mpicoll.bench.puzzles.chains import rest
 from mpicoll.bench.puzzles.compare import ALONE, DIRECT, Outcome, against_direct, of_reduce_scatter
 from mpicoll.bench.puzzles.factors import predict
 from mpicoll.bench.puzzles.finding import Finding, plus_minus
-from mpicoll.bench.puzzles.options import FACTOR, PuzzleOptions
+from mpicoll.bench.puzzles.options import PuzzleOptions
 from mpicoll.bench.request.cases import CALLS, Case, make_case
 from mpicoll.bench.request.jobs import LARGEST
-from mpicoll.bench.request.options import sizes
 from mpicoll.bench.tables.bench import Bench
 from mpicoll.bench.tables.times import validate
 from mpicoll.communicator import Communicator
+from mpicoll.ranges import FACTOR, growing
 from mpicoll.runtime.mpi.waiter import cores
 
 Call = Callable[[], object]
@@ -56,21 +52,17 @@ def measure(bench: Bench, asked: PuzzleOptions) -> None:
     """Measure, print and write all of the puzzle; collective."""
     world, report = bench.world, bench.report
     numbers = asked.ranks or (world.size,)
-    nbytes = asked.sizes or tuple(sizes(8, LARGEST[bench.backend.kind], FACTOR))
+    nbytes = asked.sizes or tuple(growing(8, LARGEST[bench.backend.kind], FACTOR))
     report.total = len(numbers) * len(nbytes) * 4
     report.head(COLUMNS, "#")
     said = []
     for number in numbers:
-        part = MPI.Intracomm(world.Split(0 if world.rank < number else MPI.UNDEFINED))
-        if part != MPI.COMM_NULL:
-            budget = Budget(part, asked.how.budget / len(numbers), len(nbytes))
-            clock = Clock(part, bench.clock.yielding, bench.backend.synchronize)
-            mine = replace(bench, world=part, contestant=Mpicoll(Communicator(part)), clock=clock, budget=budget)
+        mine = bench.on_first(number)
+        if mine:
+            mine.budget = Budget(mine.world, asked.how.budget / len(numbers), len(nbytes))
             found = [_measured(mine, size) for size in nbytes]
-            said += [_headed(number, part), *against_direct(found), *of_reduce_scatter(found)]
-        rest(world)
-        if part != MPI.COMM_NULL:
-            part.Free()
+            said += [_headed(number, mine.world), *against_direct(found), *of_reduce_scatter(found)]
+        bench.leave(mine)
     report.wrong = max(world.allgather(report.wrong))
     report.say("#", *(f"# {line}" for line in said))
 
@@ -99,8 +91,8 @@ def _measured(bench: Bench, nbytes: int) -> Outcome:
     plans = {n: [bench.contestant.comm.Get_plan(method, *args) for method, args in way] for n, way in made.items()}
     bench.budget.begin()
     bench.report.wrong += _wrong(bench, arrays, calls, 0)
-    options = bench.options
-    times = timed(list(calls.values()), bench.clock, bench.budget, iterations=options.iterations, warmup=options.warmup)
+    options, made_calls = bench.options, list(calls.values())
+    times = timed(made_calls, bench.clock, bench.budget, iterations=options.iterations, warmup=options.warmup)
     bench.report.wrong += _wrong(bench, arrays, calls, 1)
     measured = dict(zip(calls, map(Statistics.of, times), strict=True))
     outcome = Outcome(case.nbytes, measured, {name: predict(found) for name, found in plans.items()})

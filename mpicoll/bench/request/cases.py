@@ -168,6 +168,11 @@ class Contents:
     outputs: tuple[Piece, ...] = ()
     defined: int | None = None
 
+    @property
+    def partly(self) -> bool:
+        """The call writes some elements, and not others."""
+        return 0 < sum(piece.count for piece in self.outputs) < self.length
+
 
 def contents(case: Case, rank: int, in_place: bool) -> tuple[Contents | None, Contents | None]:
     """Return (contents of sendbuf, contents of recvbuf); the same object twice is one buffer, None is none."""

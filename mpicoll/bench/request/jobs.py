@@ -9,9 +9,10 @@ from mpicoll.algorithms import registry
 from mpicoll.bench.errors import RequestError
 from mpicoll.bench.request.cases import CALLS, Case, Method, make_case
 from mpicoll.bench.request.numbers import REDUCTIONS, dtype_named, kind
-from mpicoll.bench.request.options import Options, sizes
+from mpicoll.bench.request.options import Options
 from mpicoll.dispatch.rules import parse_choice
 from mpicoll.errors import UnsupportedError
+from mpicoll.ranges import growing
 
 #: what is told why something is left out: a call, a name and the reason
 Refuse = Callable[[str, str, str], None]
@@ -40,7 +41,7 @@ class Job:
 
 
 def jobs(options: Options, size: int, arrays: str, refuse: Refuse) -> list[Job]:
-    """Return the jobs, each once; raise RequestError for one that cannot work.
+    """Return the jobs, each once, those of a case together; raise RequestError for one that cannot work.
 
     Args:
         options: what is asked for.
@@ -57,7 +58,7 @@ def jobs(options: Options, size: int, arrays: str, refuse: Refuse) -> list[Job]:
         for dtype, redop in _types(call, options, refuse):
             for root in _roots(call, options, size):
                 cases = [make_case(call, n, dtype, size, redop, root) for n in _nbytes(options, arrays)]
-                made = (Job(case, algorithm, forms(call, options)) for algorithm in algorithms for case in cases)
+                made = (Job(case, algorithm, forms(call, options)) for case in cases for algorithm in algorithms)
                 found |= dict.fromkeys(made)
     return list(found)
 
@@ -90,7 +91,7 @@ def _nbytes(options: Options, arrays: str) -> tuple[int, ...]:
     if options.mode == "overhead":
         return SMALL
     largest = max(LARGEST[arrays], options.smallest) if options.largest is None else options.largest
-    return tuple(sizes(options.smallest, largest, options.factor))
+    return tuple(growing(options.smallest, largest, options.factor))
 
 
 def _algorithms(call: Method, names: tuple[str, ...], size: int, refuse: Refuse) -> Iterator[str | None]:

@@ -17,20 +17,18 @@ from mpicoll.bench.request.numbers import DTYPES, REDUCTIONS
 from mpicoll.bench.request.reading import Many, One
 from mpicoll.dispatch.paths import serving
 
-#: a run ends when it has taken so many times its budget: every measurement takes its least, however little is left
-PATIENCE = 10
-
 _EPILOG = f"""\
 Sizes are bytes of the full vector, counts its elements: the vector itself for bcast, reduce, allreduce, scan
 and exscan; all ranks' blocks together for gather, scatter, allgather and reduce_scatter; all that one rank
 sends for alltoall. Blocks have at least one element.
 Blocks are uneven in {", ".join(UNEVEN)}.
 
-The time of a call is that of its slowest rank; every call starts from a barrier; the table shows the median.
+The time of a call is that of its slowest rank; every call has a common start; the table shows the median. A call is
+timed until half of its median's interval of 95 % is within --ci, or its share of the budget is spent.
 Every form of every call is validated twice, exactly and on all ranks: before its time is taken and after.
 
-A run that has taken {PATIENCE} times its budget ends, as one that gets SIGINT or SIGTERM does; it says after how
-many of its measurements, and those are in the file. Algorithms that cannot serve a call are left out, with the
+Where the budget is spent, the run ends after its current calls and says how many are left out; one that gets SIGINT
+or SIGTERM ends at once. What was measured is in the file. Algorithms that cannot serve a call are left out, with the
 reason.
 
 Three puzzles have options of their own, which follow their name (`python -m mpicoll.bench topology --help`):
@@ -72,6 +70,13 @@ class Options:
         compute: measure overlap with so many seconds of computation (0: as the call takes); None: do not.
         sizes: message sizes in bytes, instead of smallest, largest and factor.
         baselines: what is measured in turn with the calls.
+        ranks: numbers of ranks, each from rank 0 on; empty: all.
+        sync: the common start, "barrier" or "window".
+        width: half of the median's interval, in parts of the median, with which a call has been timed enough.
+        shuffle: measure algorithms at one message size in random order.
+        seed: of that order; None: any.
+        stats: of a call's times, in the table; empty: the median and its interval's half-width.
+        wide: the table has all columns, however wide the terminal is.
         mode: "times", "overlap", "overhead" or "breakdown".
         csv: file for the results as a table.
         resume: measure what the file of an interrupted run lacks, and append it there.
@@ -95,6 +100,13 @@ class Options:
     compute: float | None
     sizes: tuple[int, ...]
     baselines: tuple[str, ...]
+    ranks: tuple[int, ...]
+    sync: str
+    width: float
+    shuffle: bool
+    seed: int | None
+    stats: tuple[str, ...]
+    wide: bool
     mode: str
     csv: Path | None
     resume: bool
@@ -109,6 +121,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_what(parser)
     _add_sizes(parser)
     _add_how(parser)
+    _add_method(parser)
+    _add_output(parser)
     _add_modes(parser)
     return parser
 
@@ -116,8 +130,11 @@ def _parser() -> argparse.ArgumentParser:
 def _add_what(parser: argparse.ArgumentParser) -> None:
     """Add the lists whose combinations are measured."""
 
-    def add(name: str, dest: str, read: Callable[[str], Any], default: Any, metavar: str, text: str) -> None:
-        parser.add_argument(name, dest=dest, action=Many, read=read, default=default, metavar=metavar, help=text)
+    def add(
+        name: str | tuple[str, str], dest: str, read: Callable[[str], Any], default: Any, metavar: str, text: str
+    ) -> None:
+        names, how = (name,) if isinstance(name, str) else name, {"read": read, "default": default, "metavar": metavar}
+        parser.add_argument(*names, dest=dest, action=Many, help=text, **how)
 
     calls = f"calls to measure; `all` are all of them, `default` is {','.join(DEFAULT_CALLS)}"
     add("--op", "calls", reading.calls, DEFAULT_CALLS, "CALL,...", calls)
@@ -130,7 +147,10 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     listed = "; ".join(f"{name}: {what}" for name, what in reading.BASELINES.items())
     beside = f"measured in turn with the calls, with the ratio of its time to theirs. {listed}"
     add("--baseline", "baselines", reading.baselines, (), "NAME,...", beside)
-    add("--sizes", "sizes", reading.sizes, (), "BYTES,...", "these message sizes, instead of --min, --max and --factor")
+    given = "message sizes, as 8,64K or 8-4M or 8-4M:2, which grow by a factor (8); instead of the three below"
+    add(("--bytes", "--sizes"), "sizes", reading.sizes, (), "BYTES,...", given)
+    numbers = "numbers of ranks, as 2,3,4 or 2-8: all is measured on the first so many of them (all)"
+    add("--ranks", "ranks", reading.ranks, (), "N,...", numbers)
 
 
 def _add_sizes(parser: argparse.ArgumentParser) -> None:
@@ -143,13 +163,8 @@ def _add_sizes(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_how(parser: argparse.ArgumentParser) -> None:
-    """Add how calls are measured, and where the results go."""
+    """Add which arrays are taken, and in which forms."""
     add = partial(parser.add_argument, action=One)
-    most = reading.MOST_CALLS
-    number = "timed calls (as many as fit into the budget, at most 200)"
-    add("--iters", dest="iterations", read=reading.whole(1, most), metavar="N", help=number)
-    add("--warmup", read=reading.whole(0, most), default=2, metavar="N", help="calls before the timed ones (2)")
-    add("--budget", read=reading.seconds, default=90.0, metavar="SECONDS", help="time for the whole run (90)")
     arrays = "arrays; `auto` is cupy if every rank has a GPU"
     add("--buffers", choices=("numpy", "cupy", "auto"), default="auto", help=arrays)
     paths = ("auto", *serving("device"))
@@ -159,11 +174,37 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     forms.add_argument("--both", const=(False, True), help="measure both forms of a call (default)", **given)
     forms.add_argument("--outofplace", const=(False,), help="only out of place", **given)
     forms.add_argument("--inplace", const=(True,), help="only in place", **given)
+
+
+def _add_method(parser: argparse.ArgumentParser) -> None:
+    """Add how often and in which order calls are timed, and how they start."""
+    add, most = partial(parser.add_argument, action=One), reading.MOST_CALLS
+    number = "timed calls (as many as --ci needs or fit into the budget)"
+    add("--iters", dest="iterations", read=reading.whole(1, most), metavar="N", help=number)
+    add("--warmup", read=reading.whole(0, most), default=2, metavar="N", help="calls before the timed ones (2)")
+    add("--budget", read=reading.seconds, default=90.0, metavar="TIME", help="for the whole run, as 90 or 5m (90)")
+    part = "half of the median's interval of 95 %%, as a part of the median, that is certain enough (0.05)"
+    add("--ci", dest="width", read=reading.width, default=0.05, metavar="PART", help=part)
+    start = "every call starts after a barrier, or at an agreed time; a sample with a rank that is late is invalid"
+    add("--sync", choices=("barrier", "window"), default="barrier", help=start)
+    order = "measure the algorithms at one message size one after the other, and not in random order"
+    parser.add_argument("--no-shuffle", dest="shuffle", action="store_false", help=order)
+    parser.add_argument("--shuffle", dest="shuffle", action="store_true", help="measure them so (default)")
+    add("--seed", read=reading.whole(0, 2**32 - 1), metavar="N", help="of that order (any; the header has it)")
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    """Add what is shown, and where the results go."""
+    shown = f"of the times in the table: {', '.join(reading.STATS)} (the median and half of its interval)"
+    add = parser.add_argument
+    add("--stat", dest="stats", action=Many, read=reading.stats, default=(), metavar="NAME,...", help=shown)
+    add("--wide", action="store_true", help="show all columns (those that fit the terminal)")
     lines = "write results there as they are measured, with all samples: a JSON object a line"
-    add("--json", read=reading.file, metavar="FILE", help=lines)
-    add("--csv", read=reading.file, metavar="FILE", help="write results there at the end: a line each, without samples")
+    add("--json", action=One, read=reading.file, metavar="FILE", help=lines)
+    table = "write results there at the end: a line each, without samples"
+    add("--csv", action=One, read=reading.file, metavar="FILE", help=table)
     rest = "measure only what the file of --json lacks, that an interrupted run of the same command has left"
-    parser.add_argument("--resume", action="store_true", help=rest)
+    add("--resume", action="store_true", help=rest)
 
 
 def _add_modes(parser: argparse.ArgumentParser) -> None:
@@ -212,8 +253,8 @@ def _contradiction(found: argparse.Namespace) -> str:
     """Return the options that do not go together, in words."""
     smallest = SIZES["smallest"] if found.smallest is None else found.smallest
     rules = {
-        "--sizes are all sizes; --min, --max and --factor are for others": found.sizes and _by_factor(found),
-        "--overhead is measured at 0 and 8 bytes, or at --sizes": found.mode == "overhead" and _by_factor(found),
+        "--bytes are all sizes; --min, --max and --factor are for others": found.sizes and _by_factor(found),
+        "--overhead is measured at 0 and 8 bytes, or at --bytes": found.mode == "overhead" and _by_factor(found),
         f"--max {found.largest} is less than --min {smallest}": (found.largest or smallest) < smallest,
         f"--path {found.path} is for CuPy buffers": found.path != "auto" and found.buffers == "numpy",
         "--baseline is for the table of times": found.baselines and found.mode not in ("times", "overhead"),
@@ -228,13 +269,3 @@ def _contradiction(found: argparse.Namespace) -> str:
 def _by_factor(found: argparse.Namespace) -> bool:
     """Tell whether sizes are given by a first, a last and a factor."""
     return any(getattr(found, name) is not None for name in SIZES)
-
-
-def sizes(smallest: int, largest: int, factor: int) -> list[int]:
-    """Return message sizes in bytes: by a factor from the smallest, and the largest."""
-    found = [0] if smallest == 0 else []
-    size = max(smallest, 1)
-    while size < largest:
-        found.append(size)
-        size *= factor
-    return [*found, largest] if largest not in found else found

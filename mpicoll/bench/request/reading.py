@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from mpicoll.bench.request.cases import calls_named
 from mpicoll.bench.request.numbers import DTYPES, REDUCTIONS, dtype_named
+from mpicoll.ranges import message_sizes, whole_numbers
 from mpicoll.settings import parse_bytes
 
 #: what can be measured in turn with the calls, and what it is
@@ -19,8 +20,13 @@ BASELINES = {
     "torch": "NCCL through PyTorch, gloo on NumPy's arrays",
     "nccl-symmetric": "the same on memory that is registered with NCCL as symmetric",
     "torch-symmetric": "PyTorch's own kernels on its symmetric memory",
+    "staged": "the MPI library's own collective on host arrays, between copies from the GPU and back",
     "limit": "one exchange of messages around the ring, of the bytes that the busiest rank must send",
 }
+#: what the table can show of a call's times
+STATS = ("median", "mean", "min", "max", "p99", "ci")
+#: seconds in a unit of time
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0}
 #: timed calls at most, and seconds and milliseconds at most
 MOST_CALLS, MOST_SECONDS, MOST_MILLISECONDS = 1_000_000, 1e6, 60_000.0
 
@@ -40,15 +46,33 @@ def words(text: str) -> tuple[str, ...]:
 
 def sizes(text: str) -> tuple[int, ...]:
     """Return message sizes in bytes, ascending."""
-    return tuple(sorted({size(word) for word in words(text)}))
+    return message_sizes(",".join(words(text)))
+
+
+def ranks(text: str) -> tuple[int, ...]:
+    """Return numbers of ranks, ascending."""
+    found = tuple(sorted(set(whole_numbers(",".join(words(text))))))
+    if found[0] < 1:
+        raise ValueError(f"{text!r}: there is no run on 0 ranks")
+    return found
+
+
+def stats(text: str) -> tuple[str, ...]:
+    """Return names of statistics."""
+    return _known("statistic", text, STATS)
 
 
 def baselines(text: str) -> tuple[str, ...]:
     """Return names of baselines."""
+    return _known("baseline", text, tuple(BASELINES))
+
+
+def _known(what: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the items of a list, each of which is one of those that are known."""
     names = words(text)
-    unknown = [name for name in names if name not in BASELINES]
+    unknown = [name for name in names if name not in known]
     if unknown:
-        raise ValueError(f"no baseline {unknown[0]!r}; known: {', '.join(BASELINES)}")
+        raise ValueError(f"no {what} {unknown[0]!r}; known: {', '.join(known)}")
     return names
 
 
@@ -89,10 +113,19 @@ def whole(lowest: int, highest: float = math.inf) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """Return a time that a run may take."""
-    found = number(text)
+    """Return a time that a run may take, from a text such as 90, 90s or 5m."""
+    unit = text[-1:] if text[-1:] in UNITS else ""
+    found = number(text.removesuffix(unit)) * UNITS[unit]
     if not 0 < found <= MOST_SECONDS:
-        raise ValueError(f"{text!r} is not a number of seconds above 0, {MOST_SECONDS:.0f} at most")
+        raise ValueError(f"{text!r} is not a number of seconds above 0 such as 90 or 5m, {MOST_SECONDS:.0f} at most")
+    return found
+
+
+def width(text: str) -> float:
+    """Return half the width of an interval, in parts of the median."""
+    found = number(text)
+    if not 0 < found < 1:
+        raise ValueError(f"{text!r} is not a part of the median between 0 and 1, such as 0.05")
     return found
 
 

@@ -16,29 +16,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.contestants.instrument import KINDS, Stopwatch
+from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.statistics import Statistics
-from mpicoll.bench.output.columns import Column, Columns
+from mpicoll.bench.output.columns import Column
 from mpicoll.bench.output.rows import MeasuredCall, Record, summary
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.tables.bench import Bench
+from mpicoll.bench.tables.times import micro
 from mpicoll.runtime.program.bound import observed
 
-#: timed calls where their number is not given
-ITERATIONS = 50
+#: timed calls where their number is not given: as many as fit into the budget, between these
+FEWEST, ITERATIONS = 5, 50
 
-COLUMNS = Columns(
-    Column("# call", "#", 21, "left"),
-    Column("size", "(B)", 11),
-    Column(" algorithm", "", 29, "left"),
-    Column("form", "", 12, "left"),
+COLUMNS = (
     Column("rank", "", 4),
-    Column("total", "(us)"),
-    *(column for kind in KINDS for column in (Column(kind, "(us)", 8), Column("", "(%)", 4))),
+    Column("total", "(us)", 8),
+    *(column for kind in KINDS for column in (Column(kind, "(us)", 7, spare=2), Column(kind, "(%)", 4))),
 )
 
 
@@ -61,34 +61,36 @@ class Breakdown:
 
     def cells(self) -> Iterator[tuple[str, ...]]:
         """Yield the cells of each rank."""
-        case, form = self.call.case, "in place" if self.call.in_place else "out of place"
-        start = case.call.name, str(case.nbytes), f" {self.call.way}", form
         for rank, seconds in self.ranks.items():
-            yield (*start, str(rank), *_cells(seconds))
+            yield (str(rank), *_cells(seconds))
 
 
 def _cells(seconds: dict[str, Statistics]) -> Iterator[str]:
     """Yield the median in all, and of each kind the median and its percentage."""
     total = seconds["total"].median
-    yield f"{total * 1e6:.2f}"
+    yield micro(total)
     for kind in KINDS:
-        yield f"{seconds[kind].median * 1e6:.2f}"
+        yield micro(seconds[kind].median)
         yield f"{100 * seconds[kind].median / total:.0f}%"
 
 
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
     """Measure each job in its forms; collective."""
-    bench.report.head(COLUMNS, "#")
-    for job, arrays, way in bench.prepared(jobs):
-        call = bench.contestant.bind(arrays, job.algorithm)
-        for _ in range(1 + bench.options.warmup):
-            call()
-        times = _take(call, bench, bench.options.iterations or ITERATIONS)
-        mine = dict(zip((*KINDS, "total"), map(Statistics.of, times.T), strict=True))
-        everyone = bench.world.allgather(mine)
-        slowest = max(range(bench.world.size), key=lambda rank: everyone[rank]["total"].median)
-        ranks = {rank: everyone[rank] for rank in (0, slowest)}
-        bench.report.add(Breakdown(bench.called(job, way, arrays.in_place), ranks))
+    bench.head(*COLUMNS)
+    for row in bench.measured(jobs, partial(_measured, bench)):
+        bench.add(row)
+
+
+def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Breakdown:
+    call, start = bench.contestant.bind(arrays, job.algorithm), time.monotonic()
+    for _ in range(1 + bench.options.warmup):
+        call()
+    each = (time.monotonic() - start) / (1 + bench.options.warmup)
+    times = _take(call, bench, bench.options.iterations or bench.budget.number(each, FEWEST, ITERATIONS))
+    mine = dict(zip((*KINDS, "total"), map(Statistics.of, times.T), strict=True))
+    everyone = bench.world.allgather(mine)
+    slowest = max(range(bench.world.size), key=lambda rank: everyone[rank]["total"].median)
+    return Breakdown(bench.called(job, way, arrays.in_place), {rank: everyone[rank] for rank in (0, slowest)})
 
 
 def _take(call: Callable[[], object], bench: Bench, iterations: int) -> NDArray[np.float64]:
@@ -108,6 +110,6 @@ def _take(call: Callable[[], object], bench: Bench, iterations: int) -> NDArray[
             spent = watch.spent()
             spent["plan"] = (end if watch.first is None else watch.first) - start
             spent["sync"] += last - end
-            spent["rest"] = last - start - sum(spent.values())
+            spent["rest"] = max(last - start - sum(spent.values()), 0.0)  # which is not below it but by rounding
             row[:] = *spent.values(), last - start
     return times

@@ -14,6 +14,7 @@ Behind a difference is its spread, from the quartiles of the times; one that is 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -24,29 +25,34 @@ from mpicoll.bench.contestants.instrument import ByHand, emptied, program_of
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.budget import measure
 from mpicoll.bench.measure.clock import loops
-from mpicoll.bench.measure.statistics import Statistics, figure, noise
-from mpicoll.bench.output.columns import Column, Columns
+from mpicoll.bench.measure.statistics import Statistics, cost, figure, noise
+from mpicoll.bench.output.columns import Column
 from mpicoll.bench.output.rows import MeasuredCall, Record, quantity, summary
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.tables import patterns
 from mpicoll.bench.tables.bench import Bench
+from mpicoll.bench.tables.times import micro
 
 #: seconds that the design allows the library itself
 PER_CALL, PER_MESSAGE = 10e-6, 3e-6
-#: timed calls where their number is not given
-ITERATIONS = 500
+#: timed calls where their number is not given: as many as fit into the budget, between these
+FEWEST, ITERATIONS = 10, 500
 #: loops, and calls in each of them, that time the empty program
 LOOPS, CALLS = 20, 50
 
-BUDGET = f"# budget: {PER_CALL * 1e6:g} us a repeated call over its messages, {PER_MESSAGE * 1e6:g} us a message"
-COLUMNS = Columns(
-    Column("# call", "#", 21, "left"),
-    Column("size", "(B)", 6),
-    Column(" algorithm", "", 29, "left"),
-    Column("messages", "", 8),
-    *(Column(way, "(us)", 10) for way in ("blocking", "by hand", "nonblock.", "persist.", "per call")),
-    *(Column(difference, "(us)", 19) for difference in ("extra", "per msg.")),
-    Column("", "", 0, "left"),
+BUDGET = (
+    f"# too long: above {PER_CALL * 1e6:g} us a repeated call over its messages, {PER_MESSAGE * 1e6:g} us a message"
+)
+COLUMNS = (
+    Column("msgs.", "", 5, spare=4),
+    Column("blocking", "(us)", 8),
+    Column("by hand", "(us)", 8, spare=2),
+    Column("nonblock.", "(us)", 8, spare=3),
+    Column("persist.", "(us)", 8, spare=3),
+    Column("per call", "(us)", 8),
+    Column("extra", "(us)", 19, spare=5),
+    Column("per message", "(us)", 19),
+    Column("", "", 8, "left"),
 )
 
 
@@ -74,15 +80,16 @@ class Overhead:
 
     @property
     def extra(self) -> tuple[float, float]:
-        """Seconds (difference, spread) that the library adds to the messages."""
-        return self.blocking.median - self.by_hand.median, noise(self.blocking, self.by_hand)
+        """Seconds (difference, spread) that the library adds to the messages; nothing can be less than none."""
+        return cost(self.blocking.median - self.by_hand.median, noise(self.blocking, self.by_hand))
 
     @property
     def per_message(self) -> tuple[float, float]:
         """Seconds (difference, spread) that the library adds to each message."""
         number = max(self.messages, 1)
         spread = noise(self.blocking, self.by_hand, self.per_call)
-        return (self.extra[0] - self.per_call.median) / number, spread / number
+        more = self.blocking.median - self.by_hand.median - self.per_call.median
+        return cost(more / number, spread / number)
 
     @property
     def within(self) -> bool:
@@ -102,20 +109,21 @@ class Overhead:
         """Yield its cells."""
         times = self.blocking, self.by_hand, self.nonblocking, self.persistent, self.per_call
         yield (
-            *(self.call.case.call.name, str(self.call.case.nbytes), f" {self.call.way}", str(self.messages)),
-            *(f"{one.median * 1e6:.2f}" for one in times),
+            str(self.messages),
+            *(micro(one.median) for one in times),
             *(figure(value * 1e6, spread * 1e6) for value, spread in (self.extra, self.per_message)),
-            "" if self.within else " beyond the budget",
+            "" if self.within else "too long",
         )
 
 
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
     """Measure each job, on the host, and the patterns of an allreduce if that is among them; collective."""
     if bench.backend.device < 0:
-        bench.report.head(COLUMNS, BUDGET, "#")
-        for job, arrays, way in bench.prepared(jobs):
-            bench.report.add(_measured(bench, job, arrays, way))
-    if "allreduce" in bench.options.calls and not bench.report.interruption:
+        bench.report.say(BUDGET)
+        bench.head(*COLUMNS)
+        for row in bench.measured(jobs, partial(_measured, bench)):
+            bench.add(row)
+    if patterns.sizes(bench.options) and not bench.report.interruption:
         patterns.table(bench)
 
 
@@ -128,7 +136,11 @@ def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Overhead:
     start = partial(getattr(comm, f"I{method.lower()}"), *arrays.arguments, algorithm=job.algorithm)
     request = getattr(comm, f"{method}_init")(*arrays.arguments, algorithm=job.algorithm)
     ways: list[Callable[[], object]] = [blocking, by_hand, partial(_begun, start), partial(_restarted, request)]
-    iterations = bench.options.iterations or ITERATIONS
+    begun = time.monotonic()
+    for one in ways:
+        one()
+    each = time.monotonic() - begun
+    iterations = bench.options.iterations or bench.budget.number(each, FEWEST, ITERATIONS)
     seconds = measure(ways, bench.clock, bench.budget, iterations=iterations, warmup=bench.options.warmup)
     by_hand.free()
     request.Free()

@@ -20,13 +20,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from mpicoll.bench.contestants.contestant import Way
+from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.backends import Backend, DeviceBackend
+from mpicoll.bench.measure.budget import valid
 from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.measure.statistics import Statistics, figure, noise
-from mpicoll.bench.output.columns import Column, Columns
+from mpicoll.bench.output.columns import Column
 from mpicoll.bench.output.rows import MeasuredCall, Record, quantity, summary
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.tables.bench import Bench
+from mpicoll.bench.tables.times import micro
 from mpicoll.settings import settings
 
 #: seconds between two looks at the request on the host
@@ -40,13 +44,12 @@ extern "C" __global__ void spin(long long nanoseconds) {
 }
 """
 
-COLUMNS = Columns(
-    Column("# call", "#", 21, "left"),
-    Column("size", "(B)", 11),
-    Column(" algorithm", "", 29, "left"),
-    *(Column(name, "(us)") for name in ("pure", "compute", "total")),
-    Column("overlap", "(%)", 20),
+COLUMNS = (
+    *(Column(name, "(us)", 8, spare=spare) for name, spare in (("pure", 0), ("compute", 3), ("total", 2))),
+    Column("overlap", "(%)", 18),
 )
+#: timed calls where their number is not given: as many as fit into the budget, between these
+FEWEST, ITERATIONS = 5, 10
 
 
 @dataclass(frozen=True)
@@ -88,20 +91,26 @@ class Overlap:
 
     def cells(self) -> Iterator[tuple[str, ...]]:
         """Yield its cells."""
-        times = (f"{one.median * 1e6:.1f}" for one in (self.pure, self.compute, self.total))
-        overlap = figure(self.percent, self.noise)
-        yield (self.call.case.call.name, str(self.call.case.nbytes), f" {self.call.way}", *times, overlap)
+        times = (micro(one.median) for one in (self.pure, self.compute, self.total))
+        yield (*times, figure(self.percent, self.noise))
 
 
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
     """Measure how much of each call is hidden by computation."""
-    bench.report.head(COLUMNS, "#")
-    for job, arrays, way in bench.prepared(jobs):
-        method = getattr(bench.contestant.comm, f"I{job.case.call.method.lower()}")
-        start = partial(method, *arrays.arguments, algorithm=job.algorithm)
-        seconds = bench.options.compute or 0.0
-        times = overlap(start, bench.clock, bench.backend, seconds, bench.options.iterations or 10)
-        bench.report.add(Overlap(bench.called(job, way, arrays.in_place), *times))
+    bench.head(*COLUMNS)
+    for row in bench.measured(jobs, partial(_measured, bench)):
+        bench.add(row)
+
+
+def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Overlap:
+    method = getattr(bench.contestant.comm, f"I{job.case.call.method.lower()}")
+    start = partial(method, *arrays.arguments, algorithm=job.algorithm)
+    seconds, begun = bench.options.compute or 0.0, time.monotonic()
+    start().Wait()
+    each = 4 * (time.monotonic() - begun) + 2 * seconds  # the call alone, as much computation, and both
+    iterations = bench.options.iterations or bench.budget.number(each, FEWEST, ITERATIONS)
+    times = overlap(start, bench.clock, bench.backend, seconds, iterations)
+    return Overlap(bench.called(job, way, arrays.in_place), *times)
 
 
 def overlap(
@@ -130,7 +139,7 @@ def overlap(
 
 def _timed(clock: Clock, call: Callable[[], object], iterations: int) -> Statistics:
     clock.take(call, 2)
-    return Statistics.of(clock.take(call, iterations))
+    return Statistics.of(*valid([clock.take(call, iterations)]))
 
 
 def _loop(seconds: float) -> Callable[[Any], None]:

@@ -7,6 +7,7 @@ the end of its work, and once more in the host's time alone, without waiting for
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,26 +22,27 @@ from mpicoll.bench.measure.backends import in_memory
 from mpicoll.bench.measure.budget import measure
 from mpicoll.bench.measure.clock import loops
 from mpicoll.bench.measure.statistics import Statistics, figure, noise
-from mpicoll.bench.output.columns import Column, Columns
+from mpicoll.bench.output.columns import Column, Columns, line_width
 from mpicoll.bench.output.rows import Record, quantity, summary
+from mpicoll.bench.request.options import Options
 from mpicoll.bench.tables.bench import Bench
 
 #: message sizes where none are given
 SIZES = (8, 16 << 10)
-#: timed calls where their number is not given
-ITERATIONS = 300
+#: timed calls where their number is not given: as many as fit into the budget, between these
+FEWEST, ITERATIONS = 10, 300
 #: loops, and calls in each of them, that take the host's time alone
 LOOPS, CALLS = 10, 50
 
 COLUMNS = Columns(
-    Column("# allreduce", "#", 28, "left"),
-    Column("size", "(B)", 8),
-    Column("call", "(us)", 10),
-    Column("besides", "(us)", 8),
+    Column("# allreduce", "#", 26, "left"),
+    Column("size", "(B)", 6),
+    Column("call", "(us)", 8),
+    Column("besides", "(us)", 7, spare=1),
     Column("beside the same", "(us)", 19),
-    Column("host alone", "(us)", 10),
-    Column("PyTorch", "(us)", 8),
-    Column("ratio", "", 6),
+    Column("host", "(us)", 8),
+    Column("PyTorch", "(us)", 8, spare=2),
+    Column("ratio", "", 5, spare=2),
 )
 
 
@@ -51,6 +53,7 @@ class Repeated:
     Attributes:
         pattern: of the calls.
         nbytes: bytes of the vector.
+        ranks: their number.
         call: with all that the program does for it.
         besides: what the program does besides the call; zeros for nothing.
         same: the call that it is compared with.
@@ -60,6 +63,7 @@ class Repeated:
 
     pattern: Pattern
     nbytes: int
+    ranks: int
     call: Statistics
     besides: Statistics
     same: Statistics
@@ -80,6 +84,7 @@ class Repeated:
             "op": self.pattern.name,
             "beside": self.pattern.beside,
             "bytes": self.nbytes,
+            "ranks": self.ranks,
             "memory": "device" if self.host else "host",
             "times": {name: summary(one) for name, one in times.items() if one},
             "figures": {"more": quantity(value * 1e6, "us", spread * 1e6)},
@@ -102,22 +107,28 @@ class Repeated:
         )
 
 
+def sizes(options: Options) -> tuple[int, ...]:
+    """Return the message sizes of the patterns; none where they are not measured."""
+    wanted = options.mode == "overhead" and "allreduce" in options.calls
+    return (options.sizes or SIZES) if wanted else ()
+
+
 def table(bench: Bench) -> None:
     """Measure all patterns; collective."""
-    bench.report.head(COLUMNS, "#")
+    bench.report.head(COLUMNS if bench.options.wide else COLUMNS.fitted(line_width()), "#")
     rival = cast("Pytorch | None", bench.baselines.get("torch"))
-    for nbytes in bench.options.sizes or SIZES:
-        if done := bench.report.earlier.patterns(nbytes):
-            bench.report.total += done
-            continue
+    for nbytes in sizes(bench.options):
+        bench.budget.begin()
         try:
             found = in_memory(bench.world, partial(patterns, bench.contestant.comm, bench.backend, nbytes, rival))
         except ShortageError as error:
             bench.report.refuse("allreduce", f"patterns of {nbytes} B:", str(error))
             continue
         bench.report.total += len(found)
-        for row in _measured(bench, found, nbytes):
-            bench.report.add(row)
+        known = bench.report.earlier.patterns(nbytes, bench.world.size)
+        for row in _measured(bench, found, nbytes) if len(known) < len(found) else ():
+            if row.pattern.name not in known:
+                bench.report.add(row)
 
 
 def _measured(bench: Bench, found: list[Pattern], nbytes: int) -> Iterator[Repeated]:
@@ -125,9 +136,13 @@ def _measured(bench: Bench, found: list[Pattern], nbytes: int) -> Iterator[Repea
     for pattern in found:
         make_known(pattern)
     calls: list[Callable[[], object]] = []
-    for one in (way for pattern in found for way in (pattern.call, pattern.besides, pattern.rival)):
-        calls += [one] if one else []
-    iterations = bench.options.iterations or ITERATIONS
+    for made in (way for pattern in found for way in (pattern.call, pattern.besides, pattern.rival)):
+        calls += [made] if made else []
+    begun = time.monotonic()
+    for one in calls:
+        one()
+    each = time.monotonic() - begun
+    iterations = bench.options.iterations or bench.budget.number(each, FEWEST, ITERATIONS)
     taken = iter(measure(calls, bench.clock, bench.budget, iterations=iterations, warmup=bench.options.warmup))
     nothing, times = Statistics.of(np.zeros(1)), {}
     for pattern in found:
@@ -137,7 +152,8 @@ def _measured(bench: Bench, found: list[Pattern], nbytes: int) -> Iterator[Repea
         assert call is not None
         times[pattern.name] = call
         host = _host_time(bench, pattern.call) if bench.backend.device >= 0 else None
-        yield Repeated(pattern, nbytes, call, besides or nothing, times[pattern.beside], host, rival)
+        same = times[pattern.beside]
+        yield Repeated(pattern, nbytes, bench.world.size, call, besides or nothing, same, host, rival)
 
 
 def _host_time(bench: Bench, call: Callable[[], object]) -> Statistics:

@@ -1,9 +1,12 @@
-"""The table of times, in nccl-tests' columns: each of its lines is measured and validated on all ranks together."""
+"""The table of times: each of its lines is measured and validated on all ranks together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
 from mpicoll.bench.contestants.contestant import Contestant
 from mpicoll.bench.errors import ShortageError, anywhere
@@ -11,83 +14,105 @@ from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.backends import in_memory
 from mpicoll.bench.measure.budget import measure
 from mpicoll.bench.measure.statistics import Statistics
-from mpicoll.bench.output.columns import Column, Columns
+from mpicoll.bench.output.columns import Column
 from mpicoll.bench.output.rows import Measurement
 from mpicoll.bench.request.jobs import Job
+from mpicoll.bench.request.options import Options
 from mpicoll.bench.tables.bench import Bench, form_name, way_of
 
 Timed = Callable[[], object]
 
-_START = (
-    Column("# op", "#", 21, "left"),
-    Column("size", "(B)", 10),
-    Column("count", "(elements)", 11),
-    Column("type", "", 10),
-    Column("redop", "", 5),
-    Column("root", "", 4),
-    Column(" algorithm", "", 34, "left"),
-)
-_FORM = (Column("time", "(us)"), Column("algbw", "(GB/s)", 8), Column("busbw", "(GB/s)", 8), Column("#wrong", "", 7))
+#: columns of a call's times by name: in microseconds, of the median's interval both ends
+_STATS: dict[str, dict[str, Callable[[Statistics], float]]] = {
+    "median": {"median": lambda one: one.median},
+    "mean": {"mean": lambda one: one.mean},
+    "min": {"min": lambda one: one.least},
+    "max": {"max": lambda one: one.most},
+    "p99": {"p99": lambda one: one.p99},
+    "ci": {"ci low": lambda one: one.low, "ci high": lambda one: one.high},
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A column of the table, and a measurement's cell in it."""
+
+    column: Column
+    cell: Callable[[Measurement], str]
 
 
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
-    """Make the table."""
-    names = tuple(bench.baselines)
-    bench.report.head(columns(names), *above(names))
-    for job in jobs:
+    """Make the table.  The lines of a case are printed when all of them are measured, the fastest of a form first."""
+    found = figures(bench.options, tuple(bench.baselines))
+    bench.head(*(one.column for one in found))
+    for _, cell in groupby(jobs, key=lambda job: job.case):
         done = []
-        for in_place in job.forms:
-            bench.budget.begin()
-            with bench.leaving_out(job, in_place):
-                done.append(_measured(bench, job, in_place))
-                bench.report.keep(done[-1])
-        if done:
-            bench.report.line(*cells(done, names))
+        for job in cell:
+            for in_place in job.forms:
+                bench.budget.begin()
+                with bench.leaving_out(job, in_place):
+                    done.append(_measured(bench, job, in_place))
+                    bench.report.keep(done[-1])
+        for one in sorted(done, key=lambda one: (one.call.in_place, one.statistics.median)):
+            bench.line(one, *(figure.cell(one) for figure in found))
 
 
-def columns(baselines: Iterable[str]) -> Columns:
-    """Return the columns: the case, and for each form ours and the baselines' times."""
-    return Columns(*_START, *2 * (*_FORM, *(column for name in baselines for column in _beside(name))))
+def figures(options: Options, baselines: tuple[str, ...]) -> list[Figure]:
+    """Return the columns behind those of the call.
 
-
-def _beside(baseline: str) -> tuple[Column, Column]:
-    return Column(baseline, "(us)"), Column("ratio", "", 6)
-
-
-def above(baselines: Iterable[str]) -> tuple[str, str]:
-    """Return the two lines above the head: (an empty one, the names of the forms)."""
-    names = tuple(baselines)
-    each = len(_FORM) + 2 * len(names)
-    return "#", columns(names).merged((len(_START), "#"), (each, "out of place"), (each, "in place"))
-
-
-def cells(done: list[Measurement], baselines: Iterable[str]) -> tuple[str, ...]:
-    """Return the cells of a case, from its forms."""
-    case = done[0].case
-    names, by_form = tuple(baselines), {one.call.in_place: one for one in done}
-    found = [
-        case.call.name,
-        str(case.nbytes),
-        str(case.count),
-        case.dtype if case.call.method != "Barrier" else "none",
-        case.redop.lower() or "none",
-        str(case.root) if case.call.row.rooted else "-1",
-        f" {done[0].call.way}",
+    Args:
+        options: what is asked for.
+        baselines: names of those that are timed in turn.
+    """
+    found = list(_times(options.stats))
+    found += [
+        Figure(Column("algbw", "(GB/s)", 7, spare=6), lambda one: f"{one.algbw:.3f}"),
+        Figure(Column("busbw", "(GB/s)", 7, spare=3), lambda one: f"{one.busbw:.3f}"),
+        Figure(Column("#wrong", "", 6, spare=4), lambda one: str(one.wrong)),
     ]
-    for in_place in (False, True):
-        found += _of_form(by_form.get(in_place), names)
-    return tuple(found)
-
-
-def _of_form(one: Measurement | None, baselines: tuple[str, ...]) -> list[str]:
-    if one is None:
-        return ["-"] * (len(_FORM) + 2 * len(baselines))
-    found = [f"{one.statistics.median * 1e6:.2f}", f"{one.algbw:.3f}", f"{one.busbw:.3f}", str(one.wrong)]
     for name in baselines:
-        known = name in one.baselines
-        found.append(f"{Statistics.of(one.baselines[name]).median * 1e6:.2f}" if known else "-")
-        found.append(f"{one.ratio(name):.2f}" if known else "-")
-    return found
+        found += _beside(name)
+    window = options.sync == "window"
+    return [
+        *found,
+        Figure(Column("calls", "", 5, spare=7), lambda one: str(one.statistics.number)),
+        Figure(Column("outl.", "", 5, spare=8), lambda one: str(one.statistics.outliers)),
+        Figure(Column("inv.", "", 4, spare=2 if window else 10), lambda one: str(one.statistics.invalid)),
+    ]
+
+
+def _times(stats: tuple[str, ...]) -> Iterator[Figure]:
+    """Yield the columns of our own times."""
+    for name, value in ((n, v) for stat in stats or ("median",) for n, v in _STATS[stat].items()):
+        head = name if stats else "time"
+        yield Figure(Column(head, "(us)", 8), lambda one, value=value: micro(value(one.statistics)))  # type: ignore[misc]
+    if not stats:
+        yield Figure(Column("±", "(%)", 4, spare=2), lambda one: _percent(one.statistics.half_width))
+
+
+def micro(seconds: float) -> str:
+    """Write microseconds with at least four digits."""
+    value = seconds * 1e6
+    return f"{value:.{2 if value < 100 else 1 if value < 10_000 else 0}f}"
+
+
+def _percent(part: float) -> str:
+    """Write a part in percent; "?" for a median's interval of too few samples."""
+    return f"{100 * part:.{0 if part >= 0.1 else 1}f}" if part < math.inf else "?"
+
+
+def _beside(name: str) -> tuple[Figure, Figure]:
+    """Return the columns of a baseline: its time, and the ratio of that to ours, for the limit our efficiency."""
+    what = "eff." if name == "limit" else "ratio"
+
+    def known(write: Callable[[Measurement], str]) -> Callable[[Measurement], str]:
+        return lambda one: write(one) if name in one.baselines else "n/a"
+
+    time = known(lambda one: micro(Statistics.of(one.baselines[name]).median))
+    return (
+        Figure(Column(name, "(us)", 8, spare=5), time),
+        Figure(Column(what, "", 5), known(lambda one: f"{one.ratio(name):.2f}")),
+    )
 
 
 def _measured(bench: Bench, job: Job, in_place: bool) -> Measurement:
@@ -99,7 +124,12 @@ def _measured(bench: Bench, job: Job, in_place: bool) -> Measurement:
     bench.report.wrong += wrong
     others = _others(bench, arrays)
     seconds, *of_others = measure(
-        [call, *others.values()], bench.clock, bench.budget, iterations=options.iterations, warmup=options.warmup
+        [call, *others.values()],
+        bench.clock,
+        bench.budget,
+        iterations=options.iterations,
+        warmup=options.warmup,
+        width=options.width,
     )
     after = validate(bench, arrays, call, str(way), 1)
     bench.report.wrong += after
