@@ -87,10 +87,12 @@ def interrupted(start, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_leaves_what_it_measured_and_says_so(interrupted, number):
+@pytest.mark.parametrize(
+    ("number", "ranks"), [(signal.SIGINT, ""), (signal.SIGTERM, ""), (signal.SIGINT, "--ranks 2,3")]
+)
+def test_an_interrupted_run_leaves_what_it_measured_and_says_so(interrupted, number, ranks):
     """Open MPI's launcher makes SIGTERM of each signal, and passes on no words after it."""
-    ended, found = interrupted(number, "--op allreduce --algorithm all --iters 200")
+    ended, found = interrupted(number, f"--op allreduce --algorithm all --iters 200 {ranks}")
     assert ended.code != 0
     end = found["end"]
     assert (end["verdict"], end["measured"], end["of"]) == ("interrupted", len(found["rows"]), found["measurements"])

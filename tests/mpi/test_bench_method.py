@@ -87,7 +87,7 @@ def test_samples_of_windows_are_in_the_file(folder):
     assert found["facts"]["method"]["sync"] == "window"
     if status == 0:
         (row,) = found["rows"]
-        times = row["time_us"]
+        times = row["times"]["mpicoll"]
         assert times["samples"].count(None) == times["invalid"] == 20 - times["number"]
     else:  # every start was late, on a machine with other work
         assert "a rank came late to every start" in found["refused"][0]["reason"]

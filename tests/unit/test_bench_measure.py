@@ -230,9 +230,15 @@ def test_the_file_has_the_baselines():
     one = measured("allreduce", False)
     one.baselines["nccl"] = np.array([3e-6, 2e-6, 2e-6])
     times = summary([3.0, 2.0, 2.0], spread=0.25, mean=2.333, p99=2.98)
-    found = one.record()
-    assert found["times"]["nccl"] == times
-    assert found["figures"]["ratio nccl"] == {"value": 0.5, "unit": ""}
+    assert one.record()["times"]["nccl"] == times
+    assert one.record()["figures"]["ratio nccl"] == {"value": 0.5, "unit": ""}
+
+
+def test_invalid_samples_are_null_in_the_file():
+    one = measured("bcast", True)
+    one.seconds[1] = np.inf
+    found = one.record()["times"]["mpicoll"]
+    assert (found["samples"], found["invalid"], found["number"]) == ([2.0, None, 4.0], 1, 2)
 
 
 def test_the_file_has_everything(tmp_path):
