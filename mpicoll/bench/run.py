@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -38,6 +39,8 @@ TABLES: dict[str, Callable[[Bench, Iterable[Job]], None]] = {
 }
 #: exit status of a run that its budget ended
 INTERRUPTED = 3
+#: options of how times are taken, for the header
+METHOD = ("sync", "iterations", "width", "budget", "shuffle", "seed")
 #: seeds that are drawn are below it, and short to type
 MOST_SEED = 10_000
 
@@ -90,6 +93,7 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm, report: R
         raise RequestError(f"--ranks {options.ranks[-1]}: there are {world.size} ranks")
     switched_off = {"nccl", "torch", "nccl-symmetric"} & set(options.baselines) and without_nvls()
     bench = prepared(arguments, options, world, report)
+    report.header["method"] = _method(options)
     todo = {n: jobs(options, n, bench.backend.kind, report.refuse) for n in options.ranks or (world.size,)}
     if not any(todo.values()):
         raise RequestError(report.nothing())
@@ -114,6 +118,12 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm, report: R
             _measure(bench, part, todo[number])
     report.notes += [bench.steady.warning] if bench.steady.warning else []
     return ended(report, world)
+
+
+def _method(options: Options) -> dict[str, Any]:
+    """Return how times are taken, for the header; other modes than that of times have numbers of calls of their own."""
+    own = {} if options.mode == "times" else {"width": None}
+    return {name: getattr(options, name) for name in METHOD} | own
 
 
 def _measure(bench: Bench, part: Bench | None, todo: list[Job]) -> None:
@@ -164,8 +174,6 @@ def prepared(arguments: list[str], options: Options, world: MPI.Intracomm, repor
     backend = choose(options.buffers, world)
     bench = Bench.of(options, world, backend, report)
     report.header = environment.collect(arguments, world, bench.contestant.comm, backend)
-    method = ("sync", "width", "shuffle", "seed", "budget")
-    report.header["method"] = {name: getattr(options, name) for name in method}
     return bench
 
 

@@ -109,10 +109,11 @@ def _device_lines(facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _method(sync: str, width: float, shuffle: bool, seed: int, budget: float) -> str:
-    """Return how times are taken, in words; arguments as the options with these names."""
-    order = f"in random order (seed {seed})" if shuffle else "in order"
-    return f"starts: {sync}; until ±{100 * width:g} %, within {budget:g} s; algorithms {order}"
+def _method(sync: str, iterations: int | None, width: float | None, budget: float, shuffle: bool, seed: int) -> str:
+    """Return how times are taken, in words; arguments as the options with these names, no width where none counts."""
+    until = f"{iterations} calls each" if iterations else f"until ±{100 * width:g} %" if width else ""
+    order = f"algorithms in random order (seed {seed})" if shuffle else "algorithms in order"
+    return "; ".join(filter(None, (f"starts: {sync}", until, f"within {budget:g} s", order)))
 
 
 def _masks(places: list[dict[str, Any]]) -> str:

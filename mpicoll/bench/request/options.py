@@ -147,10 +147,10 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     listed = "; ".join(f"{name}: {what}" for name, what in reading.BASELINES.items())
     beside = f"measured in turn with the calls, with the ratio of its time to theirs. {listed}"
     add("--baseline", "baselines", reading.baselines, (), "NAME,...", beside)
-    given = "message sizes, as 8,64K or 8-4M or 8-4M:2, which grow by a factor (8); instead of the three below"
-    add(("--bytes", "--sizes"), "sizes", reading.sizes, (), "BYTES,...", given)
     numbers = "numbers of ranks, as 2,3,4 or 2-8: all is measured on the first so many of them (all)"
     add("--ranks", "ranks", reading.ranks, (), "N,...", numbers)
+    given = "message sizes, as 8,64K or 8-4M or 8-4M:2, which grow by a factor (8); instead of the three below"
+    add(("--bytes", "--sizes"), "sizes", reading.sizes, (), "BYTES,...", given)
 
 
 def _add_sizes(parser: argparse.ArgumentParser) -> None:
