@@ -66,7 +66,7 @@ def test_every_root(folder):
 
 
 def test_the_file_tells_what_ran(folder):
-    arguments = "--op bcast --algorithm auto,linear/2 --min 4K --max 4K --dtype int16"
+    arguments = "--op bcast --algorithm auto,linear/2 --no-shuffle --min 4K --max 4K --dtype int16"
     status, found = results(folder, arguments)
     assert status == 0
     auto, linear = found["rows"]
