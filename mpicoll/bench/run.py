@@ -21,11 +21,11 @@ from mpicoll.bench.measure.backends import choose
 from mpicoll.bench.measure.budget import Budget
 from mpicoll.bench.output import environment
 from mpicoll.bench.output.earlier import earlier
-from mpicoll.bench.output.report import Report
+from mpicoll.bench.output.report import Closing, Report, silent
 from mpicoll.bench.output.results import Results
 from mpicoll.bench.request.jobs import Job, jobs
 from mpicoll.bench.request.options import Options, parse
-from mpicoll.bench.tables import breakdown, overhead, overlap, patterns, times
+from mpicoll.bench.tables import breakdown, overhead, overlap, patterns, times, winners
 from mpicoll.bench.tables.bench import Bench
 from mpicoll.bench.tables.call_columns import CallColumns
 from mpicoll.settings import format_bytes, settings
@@ -37,6 +37,8 @@ TABLES: dict[str, Callable[[Bench, Iterable[Job]], None]] = {
     "overhead": overhead.table,
     "breakdown": breakdown.table,
 }
+#: what is said at the end of each mode
+CLOSINGS: dict[str, Closing] = {"times": winners.lines}
 #: exit status of a run that its budget ended
 INTERRUPTED = 3
 #: options of how times are taken, for the header
@@ -71,6 +73,7 @@ def conduct(options: Options, work: Callable[[MPI.Intracomm, Report], int]) -> i
     first, world = MPI.COMM_WORLD.rank == 0, MPI.COMM_WORLD.Dup()
     path = nullcontext() if options.path == "auto" else mpicoll.override(path=options.path)
     report = Report({}, sys.stdout if first else None, Results(options.json if first else None), options.mode)
+    report.closing = CLOSINGS.get(options.mode, silent) if first else silent
     interruption = Interruption(report.interrupt, 0.0 if first else 2 * FORWARDED)
     try:
         with interruption, path, np.errstate(all="ignore"):

@@ -30,6 +30,7 @@ class Timing:
         high: upper end of it.
         busbw: bus bandwidth in GB/s; None where nothing moves.
         way: how it was carried out, as "ring/4@host"; a baseline's name.
+        number: of timed calls; 0 where it is not known.
     """
 
     median: float
@@ -37,6 +38,7 @@ class Timing:
     high: float
     busbw: float | None
     way: str
+    number: int = 0
 
 
 #: by message size in bytes
@@ -131,7 +133,7 @@ def timing(rows: list[Record], name: str, way: str) -> Timing:
     ours = rows[0]
     moved = ours["figures"].get("busbw", {}).get("value")
     busbw = moved * ours["times"][OURS]["median"] / middle if moved and middle else None
-    return Timing(middle, low, high, busbw, way)
+    return Timing(middle, low, high, busbw, way, sum(one.get("number", 0) for one in times))
 
 
 def way(row: Record) -> str:

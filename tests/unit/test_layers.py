@@ -59,11 +59,11 @@ LAYERS = [
     ["bench.measure"],
     ["bench.contestants"],
     ["bench.output"],
+    ["report"],
     ["bench.tables"],
     ["bench.run", "bench.interruption", "bench.warm"],
     ["bench.puzzles"],
     ["tuning"],
-    ["report"],
     ["cli"],
     ["bench.__main__", "__main__", "demo"],
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -13,12 +14,20 @@ from mpicoll.bench.output.columns import Columns
 from mpicoll.bench.output.earlier import Earlier
 from mpicoll.bench.output.flat import write_csv
 from mpicoll.bench.output.results import Results
-from mpicoll.bench.output.rows import Row, TableRow
+from mpicoll.bench.output.rows import Record, Row, TableRow
 
 #: wrong results that are described in words
 COMPLAINTS = 20
 #: modes whose results are validated; only they can be "OK"
 VALIDATED = ("times", "topology", "allreduce-ways", "bandwidth")
+
+#: returns what is said of all rows at the end, lines that begin with "# "
+Closing = Callable[[list[Record]], Iterable[str]]
+
+
+def silent(records: list[Record]) -> Iterable[str]:
+    """Say nothing of them."""
+    return ()
 
 
 @dataclass
@@ -39,6 +48,7 @@ class Report:
         begun: when the header was printed, in seconds; None before.
         columns: of the table.
         notes: what else is said at the end, a line each.
+        closing: returns what is said of all rows at the end.
         ended: nothing is written down any more.
         earlier: what the run that this one goes on with has measured.
         csv: file for a table at the end.
@@ -57,6 +67,7 @@ class Report:
     begun: float | None = None
     columns: Columns = field(default_factory=Columns)
     notes: list[str] = field(default_factory=list)
+    closing: Closing = silent
     ended: bool = False
     earlier: Earlier = field(default_factory=Earlier)
     csv: Path | None = None
@@ -136,13 +147,19 @@ class Report:
             if self.ended:
                 return
             self.ended = True
-        self.say(*(f"# {note}" for note in self.notes), self.conclusion)
+        closing = list(self.closing(self.records))
+        self.say(*closing, *(f"# {note}" for note in self.notes), self.conclusion)
+        notes = [*(line[2:] for line in closing), *self.notes]
         counts = {"measured": self.measured, "of": self.total, "seconds": round(self.seconds, 3)}
         wrong = self.wrong if self.mode in VALIDATED else None
-        self.results.end(verdict=self.verdict, reason=self.interruption, wrong=wrong, notes=self.notes, **counts)
+        self.results.end(verdict=self.verdict, reason=self.interruption, wrong=wrong, notes=notes, **counts)
         if self.csv:
-            mine = ({"mode": self.mode, **row.record()} for row in self.rows)
-            write_csv(self.csv, [*self.earlier.rows, *mine])
+            write_csv(self.csv, self.records)
+
+    @property
+    def records(self) -> list[Record]:
+        """All rows as they are in the file, the earlier run's first."""
+        return [*self.earlier.rows, *({"mode": self.mode, **row.record()} for row in self.rows)]
 
     @property
     def measured(self) -> int:
