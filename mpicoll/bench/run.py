@@ -25,7 +25,7 @@ from mpicoll.bench.output.report import Closing, Report, silent
 from mpicoll.bench.output.results import Results
 from mpicoll.bench.request.jobs import Job, jobs
 from mpicoll.bench.request.options import Options, parse
-from mpicoll.bench.tables import breakdown, overhead, overlap, patterns, times, winners
+from mpicoll.bench.tables import breakdown, guidelines, overhead, overlap, patterns, times, winners
 from mpicoll.bench.tables.bench import Bench
 from mpicoll.bench.tables.call_columns import CallColumns
 from mpicoll.settings import format_bytes, settings
@@ -36,11 +36,14 @@ TABLES: dict[str, Callable[[Bench, Iterable[Job]], None]] = {
     "overlap": overlap.table,
     "overhead": overhead.table,
     "breakdown": breakdown.table,
+    "guidelines": guidelines.table,
 }
 #: what is said at the end of each mode
-CLOSINGS: dict[str, Closing] = {"times": winners.lines}
+CLOSINGS: dict[str, Closing] = {"times": winners.lines, "guidelines": guidelines.summed_up}
 #: exit status of a run that its budget ended
 INTERRUPTED = 3
+#: exit status of a run in which a guideline is violated
+VIOLATED = 4
 #: options of how times are taken, for the header
 METHOD = ("sync", "iterations", "width", "budget", "shuffle", "seed")
 #: seeds that are drawn are below it, and short to type
@@ -54,7 +57,8 @@ def run(arguments: list[str]) -> int:
         arguments: the command line without the program's name; rank 0's counts.
 
     Returns:
-        0 if every element is right, 1 if any is wrong, 2 if the request cannot be served, 3 if time ran out.
+        0 if nothing is the matter, 2 if the request cannot be served, 1 if any element is wrong, or else 4 if a
+        guideline is violated, or else 3 if time ran out.
     """
     arguments = MPI.COMM_WORLD.bcast(arguments, root=0)
     options = parse(arguments, loud=MPI.COMM_WORLD.rank == 0)
@@ -162,7 +166,13 @@ def ended(report: Report, world: MPI.Intracomm) -> int:
     report.end()
     if world.bcast(report.verdict == "nothing", root=0):
         raise RequestError(report.nothing())
-    return int(world.bcast(1 if report.wrong else INTERRUPTED if report.interruption else 0, root=0))
+    return int(world.bcast(_status(report), root=0))
+
+
+def _status(report: Report) -> int:
+    if report.wrong or report.violations:
+        return 1 if report.wrong else VIOLATED
+    return INTERRUPTED if report.interruption else 0
 
 
 def prepared(arguments: list[str], options: Options, world: MPI.Intracomm, report: Report) -> Bench:
@@ -196,6 +206,7 @@ def begin_file(report: Report, options: Options, world: MPI.Intracomm) -> None:
         raise RequestError(why)
     report.earlier = world.bcast(report.earlier, root=0)
     report.wrong += report.earlier.wrong
+    report.violations += report.earlier.violations
 
 
 def _begin_files(report: Report, options: Options) -> None:

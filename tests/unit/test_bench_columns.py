@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from mpicoll.bench.contestants.contestant import Way
-from mpicoll.bench.output.columns import Column, Columns, line_width
+from mpicoll.bench.output.columns import Column, Columns, line_width, micro
 from mpicoll.bench.output.rows import MeasuredCall, Measurement
 from mpicoll.bench.request.cases import CALLS, make_case
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.request.options import parse
-from mpicoll.bench.tables import breakdown, overhead, overlap
+from mpicoll.bench.tables import breakdown, guidelines, overhead, overlap
 from mpicoll.bench.tables.call_columns import CallColumns
-from mpicoll.bench.tables.times import figures, micro
+from mpicoll.bench.tables.times import figures
 
 
 def job(name, dtype="float32", size=4, nbytes=4000, root=1, forms=(False, True)):
@@ -104,7 +104,7 @@ def test_tables_fit(width, arguments):
     asked = parse(arguments.split())
     calls = CallColumns([job(name) for name in asked.calls], asked, host=True).columns
     own = [figure.column for figure in figures(asked, asked.baselines)]
-    for table in (own, overlap.COLUMNS, overhead.COLUMNS, breakdown.COLUMNS):
+    for table in (own, overlap.COLUMNS, overhead.COLUMNS, breakdown.COLUMNS, guidelines.COLUMNS):
         head = Columns(*calls, *table).fitted(width).head()
         assert max(map(len, head)) <= width, head
 

@@ -98,3 +98,9 @@ class Columns:
 def line_width() -> int:
     """Return the characters of a line on this terminal, or in what is none."""
     return max(shutil.get_terminal_size((NO_TERMINAL, 24)).columns, NARROWEST)
+
+
+def micro(seconds: float) -> str:
+    """Write microseconds with at least four digits."""
+    value = seconds * 1e6
+    return f"{value:.{2 if value < 100 else 1 if value < 10_000 else 0}f}"

@@ -41,6 +41,12 @@ class Earlier:
         """Wrong elements of its rows."""
         return sum(row["wrong"] or 0 for row in self.rows)
 
+    @property
+    def violations(self) -> int:
+        """Guidelines that are violated in its rows."""
+        said = (one["verdict"] for row in self.rows for one in row.get("guidelines", {}).values())
+        return sum(verdict == "violated" for verdict in said)
+
     def patterns(self, nbytes: int, ranks: int) -> set[str]:
         """Return the names of the patterns that it has of a size on a number of ranks."""
         rows = (row for row in self.rows if "beside" in row)

@@ -19,7 +19,7 @@ from mpicoll.bench.output.rows import Record, Row, TableRow
 #: wrong results that are described in words
 COMPLAINTS = 20
 #: modes whose results are validated; only they can be "OK"
-VALIDATED = ("times", "topology", "allreduce-ways", "bandwidth")
+VALIDATED = ("times", "guidelines", "topology", "allreduce-ways", "bandwidth")
 
 #: returns what is said of all rows at the end, lines that begin with "# "
 Closing = Callable[[list[Record]], Iterable[str]]
@@ -44,6 +44,7 @@ class Report:
         refused: what was left out, and why.
         complaints: wrong results that were described.
         wrong: wrong elements of all ranks, those of calls that were not measured after all included.
+        violations: guidelines that are violated.
         interruption: why the run ends before all is measured; "".
         begun: when the header was printed, in seconds; None before.
         columns: of the table.
@@ -63,6 +64,7 @@ class Report:
     refused: list[dict[str, str]] = field(default_factory=list)
     complaints: int = 0
     wrong: int = 0
+    violations: int = 0
     interruption: str = ""
     begun: float | None = None
     columns: Columns = field(default_factory=Columns)
@@ -177,6 +179,8 @@ class Report:
         """Verdict on the run: only what is validated can be "OK"."""
         if self.wrong:
             return "FAILED"
+        if self.violations:
+            return "VIOLATED"
         if self.interruption:
             return "interrupted"
         if not self.measured:

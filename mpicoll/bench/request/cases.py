@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from mpicoll.bench.request.numbers import Recipe, dtype_named
@@ -126,6 +126,11 @@ def make_case(call: Method, nbytes: int, dtype: str, size: int, redop: str, root
     if call.method == "Barrier":
         dtype = "uint8"
     return Case(call, count, dtype, size, redop if call.row.reducing else "", root if call.row.rooted else 0)
+
+
+def in_equal_blocks(case: Case) -> Case:
+    """Return a case whose vector can be cut into equal blocks, one for each rank; uneven blocks stay as they are."""
+    return replace(case, count=case.count + -case.count % case.size) if case.call.row.free else case
 
 
 def uneven(count: int, parts: int) -> tuple[int, ...]:

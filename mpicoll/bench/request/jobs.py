@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mpicoll.algorithms import registry
 from mpicoll.bench.errors import RequestError
-from mpicoll.bench.request.cases import CALLS, Case, Method, make_case
+from mpicoll.bench.request.cases import CALLS, Case, Method, in_equal_blocks, make_case
 from mpicoll.bench.request.numbers import REDUCTIONS, dtype_named, kind
 from mpicoll.bench.request.options import Options
 from mpicoll.dispatch.rules import parse_choice
@@ -22,7 +22,7 @@ LARGEST = {"numpy": 4 << 20, "cupy": 256 << 20}
 #: message sizes of --overhead: the library's own cost is what is left where nothing moves
 SMALL = (0, 8)
 #: modes that measure one form of a call
-ONE_FORM = ("overlap", "overhead")
+ONE_FORM = ("overlap", "overhead", "guidelines")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ def jobs(options: Options, size: int, arrays: str, refuse: Refuse) -> list[Job]:
         algorithms = list(_algorithms(call, options.algorithms, size, refuse))
         for dtype, redop in _types(call, options, refuse):
             for root in _roots(call, options, size):
-                cases = [make_case(call, n, dtype, size, redop, root) for n in _nbytes(options, arrays)]
+                cases = [make_case(call, n, dtype, size, redop, root) for n in message_sizes(options, arrays)]
+                cases = list(map(in_equal_blocks, cases)) if options.mode == "guidelines" else cases
                 made = (Job(case, algorithm, forms(call, options)) for case in cases for algorithm in algorithms)
                 found |= dict.fromkeys(made)
     return list(found)
@@ -85,7 +86,8 @@ def forms(call: Method, options: Options) -> tuple[bool, ...]:
     return found[:1] if options.mode in ONE_FORM else found
 
 
-def _nbytes(options: Options, arrays: str) -> tuple[int, ...]:
+def message_sizes(options: Options, arrays: str) -> tuple[int, ...]:
+    """Return the message sizes in bytes, those of the kind of arrays where none are given."""
     if options.sizes:
         return options.sizes
     if options.mode == "overhead":

@@ -36,8 +36,8 @@ topology        bandwidth and latency of all pairs of ranks, the links between t
 allreduce-ways  an all-reduce directly, as reduce and broadcast, as reduce-scatter and all-gather, and what decides
 bandwidth       achieved and theoretical bandwidth of each kind of link, and the latency of a message
 
-Exit status: 0 if all elements are right, 1 if any is wrong, 2 if the request cannot be served, 3 if the budget
-ended the run, 128 and the signal's number if a signal did.
+Exit status: 128 and the signal's number if a signal ended the run; 2 if the request cannot be served; 1 if any element
+is wrong, or else 4 if a guideline is violated, or else 3 if the budget ended the run; 0 if nothing is the matter.
 """
 
 
@@ -77,7 +77,7 @@ class Options:
         seed: of that order; None: any.
         stats: of a call's times, in the table; empty: the median and its interval's half-width.
         wide: the table has all columns, however wide the terminal is.
-        mode: "times", "overlap", "overhead" or "breakdown".
+        mode: "times", "overlap", "overhead", "breakdown" or "guidelines".
         csv: file for the results as a table.
         resume: measure what the file of an interrupted run lacks, and append it there.
     """
@@ -214,11 +214,22 @@ def _add_modes(parser: argparse.ArgumentParser) -> None:
     hidden = "overlap of nonblocking calls with MS of computation (as much as the call takes)"
     ms: dict[str, Any] = {"read": reading.milliseconds, "nargs": "?", "const": "0", "metavar": "MS"}
     add("--async", dest="compute", action=One, help=hidden, **ms)
-    for mode, what in (
+    for name, what in (
         ("overhead", "the library's own cost per call and message; an allreduce with other arrays at each call"),
         ("breakdown", "where the time of a call goes: planning, messages, local work, the device"),
+        (
+            "check-guidelines",
+            "whether a call is no slower than other calls, algorithms, baselines and sizes in its place",
+        ),
     ):
-        add(f"--{mode}", dest="mode", action="store_const", const=mode, default="times", help=what)
+        add(
+            f"--{name}",
+            dest="mode",
+            action="store_const",
+            const=name.removeprefix("check-"),
+            default="times",
+            help=what,
+        )
 
 
 @contextlib.contextmanager
@@ -251,14 +262,21 @@ def parse(arguments: list[str], *, loud: bool = True) -> Options:
 
 def _contradiction(found: argparse.Namespace) -> str:
     """Return the options that do not go together, in words."""
+    checks = found.mode == "guidelines"
     smallest = SIZES["smallest"] if found.smallest is None else found.smallest
     rules = {
         "--bytes are all sizes; --min, --max and --factor are for others": found.sizes and _by_factor(found),
         "--overhead is measured at 0 and 8 bytes, or at --bytes": found.mode == "overhead" and _by_factor(found),
         f"--max {found.largest} is less than --min {smallest}": (found.largest or smallest) < smallest,
         f"--path {found.path} is for CuPy buffers": found.path != "auto" and found.buffers == "numpy",
-        "--baseline is for the table of times": found.baselines and found.mode not in ("times", "overhead"),
+        "--baseline is for the table of times": found.baselines and found.mode in ("overlap", "breakdown"),
         "--overhead has the baseline torch": set(found.baselines) - {"torch"} and found.mode == "overhead",
+        "--check-guidelines compares with every algorithm": checks and found.algorithms != ("auto",),
+        "--check-guidelines: limit is a bound, and no call": checks and "limit" in found.baselines,
+        "--check-guidelines times calls until that is enough, within --budget": checks and found.iterations,
+        "--check-guidelines compares calls out of place": checks and found.forms == (True,),
+        "--check-guidelines starts calls after barriers": checks and found.sync != "barrier",
+        "--stat is for the table of times": found.stats and found.mode != "times",
         "--resume needs the file of --json": found.resume and found.json is None,
         f"--iters: a spread needs {FEWEST} calls": found.mode in ("overlap", "overhead")
         and (found.iterations or FEWEST) < FEWEST,

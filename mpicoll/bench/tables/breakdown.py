@@ -25,11 +25,10 @@ from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.contestants.instrument import KINDS, Stopwatch
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.statistics import Statistics
-from mpicoll.bench.output.columns import Column
+from mpicoll.bench.output.columns import Column, micro
 from mpicoll.bench.output.rows import MeasuredCall, Record, summary
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.tables.bench import Bench
-from mpicoll.bench.tables.times import micro
 from mpicoll.runtime.program.bound import observed
 
 #: timed calls where their number is not given: as many as fit into the budget, between these

@@ -26,12 +26,11 @@ from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.budget import measure
 from mpicoll.bench.measure.clock import loops
 from mpicoll.bench.measure.statistics import Statistics, cost, figure, noise
-from mpicoll.bench.output.columns import Column
+from mpicoll.bench.output.columns import Column, micro
 from mpicoll.bench.output.rows import MeasuredCall, Record, quantity, summary
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.tables import patterns
 from mpicoll.bench.tables.bench import Bench
-from mpicoll.bench.tables.times import micro
 
 #: seconds that the design allows the library itself
 PER_CALL, PER_MESSAGE = 10e-6, 3e-6

@@ -26,11 +26,10 @@ from mpicoll.bench.measure.backends import Backend, DeviceBackend
 from mpicoll.bench.measure.budget import valid
 from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.measure.statistics import Statistics, figure, noise
-from mpicoll.bench.output.columns import Column
+from mpicoll.bench.output.columns import Column, micro
 from mpicoll.bench.output.rows import MeasuredCall, Record, quantity, summary
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.tables.bench import Bench
-from mpicoll.bench.tables.times import micro
 from mpicoll.settings import settings
 
 #: seconds between two looks at the request on the host

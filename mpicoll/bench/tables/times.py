@@ -14,7 +14,7 @@ from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.backends import in_memory
 from mpicoll.bench.measure.budget import measure
 from mpicoll.bench.measure.statistics import Statistics
-from mpicoll.bench.output.columns import Column
+from mpicoll.bench.output.columns import Column, micro
 from mpicoll.bench.output.rows import Measurement
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.request.options import Options
@@ -88,12 +88,6 @@ def _times(stats: tuple[str, ...]) -> Iterator[Figure]:
         yield Figure(Column(head, "(us)", 8), lambda one, value=value: micro(value(one.statistics)))  # type: ignore[misc]
     if not stats:
         yield Figure(Column("±", "(%)", 4, spare=2), lambda one: _percent(one.statistics.half_width))
-
-
-def micro(seconds: float) -> str:
-    """Write microseconds with at least four digits."""
-    value = seconds * 1e6
-    return f"{value:.{2 if value < 100 else 1 if value < 10_000 else 0}f}"
 
 
 def _percent(part: float) -> str:
