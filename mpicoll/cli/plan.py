@@ -16,13 +16,13 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from mpicoll.cli.numbers import MOST, whole_numbers
 from mpicoll.dispatch.explain import who
 from mpicoll.dispatch.explain_text import cells, head, remarks, sizes_text, tables_text, unoffered
 from mpicoll.dispatch.plan import COUNTS_UNKNOWN, Plan, plan
 from mpicoll.dispatch.select import describe_size
+from mpicoll.ranges import MOST, message_sizes, whole_numbers
 from mpicoll.schedule.collectives import collective
-from mpicoll.settings import override, parse_bytes
+from mpicoll.settings import override
 
 NAME, HELP = "plan", "which algorithm a call would run, why, and what else could"
 #: columns of what is no terminal
@@ -35,7 +35,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     parser.add_argument("collective", help="or a method, such as allgatherv")
     parser.add_argument("--ranks", default="4", help="numbers of ranks, such as 8 or 2-4,8 (4)")
-    parser.add_argument("--bytes", default="1M", help="message sizes: bytes of the full vector, such as 8,64K,1M (1M)")
+    parser.add_argument(
+        "--bytes", default="1M", help="message sizes: bytes of the full vector, as 8,64K or 8-4M:2 (1M)"
+    )
     parser.add_argument("--memory", choices=("host", "device"), default="host", help="where the arrays are (host)")
     parser.add_argument("--gpus", type=int, help="number of GPUs of all ranks (one each)")
     parser.add_argument("--tuning", default="", help="tuning table: a file, a packaged name, or `model` for none")
@@ -73,7 +75,7 @@ def _load_mpi() -> None:
 def _plans(chosen: argparse.Namespace) -> Iterator[Plan]:
     """Yield a plan for each number of ranks and message size."""
     name = collective(chosen.collective).name
-    sizes: list[int | None] = [parse_bytes(word) for word in chosen.bytes.split(",")]
+    sizes: list[int | None] = list(message_sizes(chosen.bytes))
     if chosen.collective.lower() in COUNTS_UNKNOWN:
         sizes = [None]
     elif name == "barrier":

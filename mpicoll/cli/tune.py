@@ -17,7 +17,7 @@ NAME, HELP = "tune", "measure the machine, under mpirun, and write its tuning ta
 def add(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     parser.add_argument("--op", default="default", help="calls, such as allreduce,bcast (one for each collective)")
-    parser.add_argument("--ranks", default="", help="numbers of ranks, such as 2,4,8 (all)")
+    parser.add_argument("--ranks", default="", help="numbers of ranks, such as 2,4,8 or 2-8 (all)")
     parser.add_argument("--budget", default="5m", help="time for all of it, such as 90, 90s or 5m (5m)")
     parser.add_argument("--max", default="0", help="bytes of the longest message (4M; CuPy 256M)")
     parser.add_argument("--buffers", choices=("numpy", "cupy", "auto"), default="auto", help="arrays (auto)")
@@ -30,6 +30,6 @@ def run(chosen: argparse.Namespace) -> int:
     from mpicoll.tuning.run import TunerOptions
     from mpicoll.tuning.run import run as tune
 
-    ranks = tuple(sorted({reading.whole(1)(word) for word in reading.words(chosen.ranks)})) if chosen.ranks else ()
+    ranks = reading.ranks(chosen.ranks) if chosen.ranks else ()
     seconds, longest = reading.seconds(chosen.budget), reading.size(chosen.max)
     return tune(TunerOptions(reading.calls(chosen.op), ranks, seconds, longest, chosen.write, chosen.buffers))

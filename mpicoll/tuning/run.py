@@ -16,8 +16,7 @@ from rich.progress import Progress
 from rich.table import Table as Grid
 
 from mpicoll.bench.measure.backends import Backend, choose
-from mpicoll.bench.measure.clock import Clock
-from mpicoll.bench.puzzles.chains import rest
+from mpicoll.bench.measure.clock import Clock, rest
 from mpicoll.communicator import Communicator
 from mpicoll.dispatch.machine_facts import common
 from mpicoll.dispatch.table import Table
