@@ -25,7 +25,7 @@ from mpicoll.bench.output.report import Closing, Report, silent
 from mpicoll.bench.output.results import Results
 from mpicoll.bench.request.jobs import Job, jobs
 from mpicoll.bench.request.options import Options, parse
-from mpicoll.bench.tables import breakdown, guidelines, overhead, overlap, patterns, times, winners
+from mpicoll.bench.tables import breakdown, guidelines, overhead, overlap, patterns, regret, times, winners
 from mpicoll.bench.tables.bench import Bench
 from mpicoll.bench.tables.call_columns import CallColumns
 from mpicoll.settings import format_bytes, settings
@@ -37,9 +37,14 @@ TABLES: dict[str, Callable[[Bench, Iterable[Job]], None]] = {
     "overhead": overhead.table,
     "breakdown": breakdown.table,
     "guidelines": guidelines.table,
+    "regret": regret.table,
 }
 #: what is said at the end of each mode
-CLOSINGS: dict[str, Closing] = {"times": winners.lines, "guidelines": guidelines.summed_up}
+CLOSINGS: dict[str, Closing] = {
+    "times": winners.lines,
+    "guidelines": guidelines.summed_up,
+    "regret": regret.summed_up,
+}
 #: exit status of a run that its budget ended
 INTERRUPTED = 3
 #: exit status of a run in which a guideline is violated
@@ -129,7 +134,7 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm, report: R
 
 def _method(options: Options) -> dict[str, Any]:
     """Return how times are taken, for the header; other modes than that of times have numbers of calls of their own."""
-    own = {} if options.mode == "times" else {"width": None}
+    own = {} if options.mode in ("times", "regret") else {"width": None}
     return {name: getattr(options, name) for name in METHOD} | own
 
 

@@ -9,7 +9,7 @@ from mpicoll.bench.output.rows import MeasuredCall, Measurement
 from mpicoll.bench.request.cases import CALLS, make_case
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.request.options import parse
-from mpicoll.bench.tables import breakdown, guidelines, overhead, overlap
+from mpicoll.bench.tables import breakdown, guidelines, overhead, overlap, regret
 from mpicoll.bench.tables.call_columns import CallColumns
 from mpicoll.bench.tables.times import figures
 
@@ -104,7 +104,7 @@ def test_tables_fit(width, arguments):
     asked = parse(arguments.split())
     calls = CallColumns([job(name) for name in asked.calls], asked, host=True).columns
     own = [figure.column for figure in figures(asked, asked.baselines)]
-    for table in (own, overlap.COLUMNS, overhead.COLUMNS, breakdown.COLUMNS, guidelines.COLUMNS):
+    for table in (own, overlap.COLUMNS, overhead.COLUMNS, breakdown.COLUMNS, guidelines.COLUMNS, regret.COLUMNS):
         head = Columns(*calls, *table).fitted(width).head()
         assert max(map(len, head)) <= width, head
 

@@ -21,8 +21,12 @@ Refuse = Callable[[str, str, str], None]
 LARGEST = {"numpy": 4 << 20, "cupy": 256 << 20}
 #: message sizes of --overhead: the library's own cost is what is left where nothing moves
 SMALL = (0, 8)
+#: message sizes of --regret: those between what a tuner measures
+BETWEEN = (24, 1_500, 12_000, 100_000, 700_000, 3_000_000)
+#: message sizes of the modes that have their own
+OWN_SIZES = {"overhead": SMALL, "regret": BETWEEN}
 #: modes that measure one form of a call
-ONE_FORM = ("overlap", "overhead", "guidelines")
+ONE_FORM = ("overlap", "overhead", "guidelines", "regret")
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,8 @@ def message_sizes(options: Options, arrays: str) -> tuple[int, ...]:
     """Return the message sizes in bytes, those of the kind of arrays where none are given."""
     if options.sizes:
         return options.sizes
-    if options.mode == "overhead":
-        return SMALL
+    if options.mode in OWN_SIZES:
+        return OWN_SIZES[options.mode]
     largest = max(LARGEST[arrays], options.smallest) if options.largest is None else options.largest
     return tuple(growing(options.smallest, largest, options.factor))
 

@@ -77,7 +77,7 @@ class Options:
         seed: of that order; None: any.
         stats: of a call's times, in the table; empty: the median and its interval's half-width.
         wide: the table has all columns, however wide the terminal is.
-        mode: "times", "overlap", "overhead", "breakdown" or "guidelines".
+        mode: "times", "overlap", "overhead", "breakdown", "guidelines" or "regret".
         csv: file for the results as a table.
         resume: measure what the file of an interrupted run lacks, and append it there.
     """
@@ -221,6 +221,7 @@ def _add_modes(parser: argparse.ArgumentParser) -> None:
             "check-guidelines",
             "whether a call is no slower than other calls, algorithms, baselines and sizes in its place",
         ),
+        ("regret", "how much slower mpicoll's choice of an algorithm is than the fastest one"),
     ):
         add(
             f"--{name}",
@@ -262,20 +263,21 @@ def parse(arguments: list[str], *, loud: bool = True) -> Options:
 
 def _contradiction(found: argparse.Namespace) -> str:
     """Return the options that do not go together, in words."""
-    checks = found.mode == "guidelines"
+    race = {"guidelines": "--check-guidelines", "regret": "--regret"}.get(found.mode, "")
     smallest = SIZES["smallest"] if found.smallest is None else found.smallest
     rules = {
         "--bytes are all sizes; --min, --max and --factor are for others": found.sizes and _by_factor(found),
         "--overhead is measured at 0 and 8 bytes, or at --bytes": found.mode == "overhead" and _by_factor(found),
+        "--regret is measured at sizes of its own, or at --bytes": found.mode == "regret" and _by_factor(found),
         f"--max {found.largest} is less than --min {smallest}": (found.largest or smallest) < smallest,
         f"--path {found.path} is for CuPy buffers": found.path != "auto" and found.buffers == "numpy",
-        "--baseline is for the table of times": found.baselines and found.mode in ("overlap", "breakdown"),
+        "--baseline is for the table of times": found.baselines and found.mode in ("overlap", "breakdown", "regret"),
         "--overhead has the baseline torch": set(found.baselines) - {"torch"} and found.mode == "overhead",
-        "--check-guidelines compares with every algorithm": checks and found.algorithms != ("auto",),
-        "--check-guidelines: limit is a bound, and no call": checks and "limit" in found.baselines,
-        "--check-guidelines times calls until that is enough, within --budget": checks and found.iterations,
-        "--check-guidelines compares calls out of place": checks and found.forms == (True,),
-        "--check-guidelines starts calls after barriers": checks and found.sync != "barrier",
+        f"{race} compares with every algorithm": race and found.algorithms != ("auto",),
+        f"{race}: limit is a bound, and no call": race and "limit" in found.baselines,
+        f"{race} times calls until that is enough, within --budget": race and found.iterations,
+        f"{race} compares calls out of place": race and found.forms == (True,),
+        f"{race} starts calls after barriers": race and found.sync != "barrier",
         "--stat is for the table of times": found.stats and found.mode != "times",
         "--resume needs the file of --json": found.resume and found.json is None,
         f"--iters: a spread needs {FEWEST} calls": found.mode in ("overlap", "overhead")

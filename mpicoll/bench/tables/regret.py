@@ -11,17 +11,17 @@ predicted time of each choice that is known to 5 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.race import Goal, Runner, race
-from mpicoll.bench.output.columns import Column, Columns
-from mpicoll.bench.output.rows import MeasuredCall, quantity, summary
+from mpicoll.bench.output.columns import Column, micro
+from mpicoll.bench.output.rows import MeasuredCall, Record, quantity, summary
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.tables.bench import Bench
 from mpicoll.dispatch.rules import Choice
@@ -29,21 +29,16 @@ from mpicoll.dispatch.select import Candidate
 
 #: half-width of an interval from which on a cell is uncertain
 CERTAIN = 0.05
-#: message sizes in bytes where none are given: those between what a tuner measures
-SIZES = (24, 1_500, 12_000, 100_000, 700_000, 3_000_000)
 #: goals of the project: regret in percent, in the mean, of 95 % of the cells, and of the worst
 GOALS = (3.0, 10.0, 25.0)
 
-COLUMNS = Columns(
-    Column("# op", "#", 21, "left"),
-    Column("size", "(B)", 10),
-    Column("ranks", "", 5),
-    Column(" chosen", "", 30, "left"),
-    Column("time", "(us)", 10),
-    Column(" fastest", "", 30, "left"),
-    Column("time", "(us)", 10),
-    Column("regret", "(%)", 7),
-    Column("", "", 0, "left"),
+COLUMNS = (
+    Column("time", "(us)", 8),
+    Column("fastest", "", 26, "left"),
+    Column("time", "(us)", 8, spare=2),
+    Column("regret", "(%)", 6),
+    Column("±", "(%)", 4, spare=3),
+    Column("", "", 14, "left"),
 )
 
 
@@ -88,7 +83,7 @@ class Regret:
         """The fastest one's time, if it had run as long as the chosen one."""
         return self.runners[self.chosen].seconds.median * self.runners[self.fastest].ratio.median
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """Return it for the file."""
         figures = {
             "regret": quantity(self.percent, "%"),
@@ -100,23 +95,24 @@ class Regret:
 
     def cells(self) -> Iterator[tuple[str, ...]]:
         """Yield its cells."""
-        case = self.call.case
-        note = " uncertain" if self.half_width > CERTAIN else ""
+        notes = {"tied": self.tied and self.percent, "uncertain": self.half_width > CERTAIN}
         yield (
-            *(case.call.name, str(case.nbytes), str(case.size)),
-            *(f" {self.chosen}", f"{self.runners[self.chosen].seconds.median * 1e6:.2f}"),
-            *(f" {self.fastest}", f"{self._fastest_seconds * 1e6:.2f}"),
-            f"{self.percent:.1f}",
-            (" tied" if self.tied and self.percent else "") + note,
+            *(micro(self.runners[self.chosen].seconds.median), str(self.fastest), micro(self._fastest_seconds)),
+            *(f"{self.percent:.1f}", _percent(100 * self.half_width)),
+            " ".join(note for note, true in notes.items() if true),
         )
 
 
+def _percent(half_width: float | None) -> str:
+    """Write percents; "?" where there are too few rounds for an interval."""
+    return "?" if half_width is None or half_width == math.inf else f"{half_width:.1f}"
+
+
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
-    """Measure the regret of each job, and sum up; collective."""
-    bench.report.head(COLUMNS, "#")
-    for job, arrays, way in bench.prepared(jobs):
-        bench.budget.begin()
-        bench.report.add(_measured(bench, job, arrays, way))
+    """Measure the regret of each job; collective."""
+    bench.head(*COLUMNS)
+    for row in bench.measured(jobs, partial(_measured, bench)):
+        bench.add(row)
 
 
 def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Regret:
@@ -126,36 +122,44 @@ def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Regret:
     able |= {one.choice: one for one in plan.candidates() if not one.why_not}
     calls = [bench.contestant.bind(arrays, str(choice)) for choice in able]
     seconds = max(bench.world.bcast(bench.budget.until - bench.budget.now()), 0.0)
-    goal = Goal(bench.options.ci, seconds, 0)
+    goal = Goal(bench.options.width, seconds, 0)
     found = dict(zip(able, race(calls, bench.clock, bench.world, goal, bench.budget.now), strict=True))
     errors = {
         choice: abs(one.seconds / (found[choice].ratio.median * found[chosen].seconds.median) - 1)
         for choice, one in able.items()
         if one and one.seconds and found[choice].ratio.half_width <= CERTAIN
     }
-    memory = plan.key.facts.memory
-    return Regret(MeasuredCall(job.case, way, arrays.in_place, "auto", memory), chosen, found, errors)
+    return Regret(bench.called(job, way, arrays.in_place), chosen, found, errors)
 
 
-def summed_up(rows: Sequence[Regret]) -> list[str]:
-    """Return lines on all cells: mean, 95 % and worst regret, the cells that are uncertain, and the model's error."""
+def summed_up(records: Iterable[Record]) -> list[str]:
+    """Return lines on all cells: mean, 95 % and worst regret, the cells that are uncertain, and the model's error.
+
+    Args:
+        records: the cells' rows in the file.
+    """
+    rows = list(records)
     if not rows:
         return []
     goals = ", ".join(f"{goal:g}" for goal in GOALS)
     lines = [f"# {len(rows)} cells; regret in %: mean, 95 % of the cells, worst (goals {goals})"]
-    for name, values in (
-        ("as measured", [row.percent for row in rows]),
-        ("overlapping intervals as 0", [0.0 if row.tied else row.percent for row in rows]),
-    ):
+    for said, name in (("as measured", "regret"), ("overlapping intervals as 0", "regret, ties as 0")):
+        values = [_figure(row, name) or 0.0 for row in rows]
         mean, most, worst = float(np.mean(values)), float(np.percentile(values, 95)), max(values)
-        lines.append(f"#   {name}: {mean:.2f}, {most:.2f}, {worst:.2f}")
-    doubtful = [row for row in rows if row.half_width > CERTAIN]
+        lines.append(f"#   {said}: {mean:.2f}, {most:.2f}, {worst:.2f}")
+    widths = [(_figure(row, "half-width"), row) for row in rows]
+    doubtful = [(width, row) for width, row in widths if width is None or width > 100 * CERTAIN]
     lines.append(f"# {len(doubtful)} cells ({100 * len(doubtful) / len(rows):.1f} %) are uncertain")
-    for row in doubtful:
-        case = row.call.case
-        lines.append(f"#   {case.call.name} {case.nbytes} B on {case.size} ranks: ±{100 * row.half_width:.1f} %")
-    errors = [100 * error for row in rows for error in row.errors.values()]
+    for width, row in doubtful:
+        lines.append(f"#   {row['op']} {row['bytes']} B on {row['ranks']} ranks: ±{_percent(width)} %")
+    errors = [_figure(row, name) or 0.0 for row in rows for name in row["figures"] if name.startswith("error ")]
     if errors:
         half, most = np.percentile(errors, [50, 95])
         lines.append(f"# {len(errors)} predicted times are off by {half:.1f} % (half of them), {most:.1f} % (95 %)")
     return lines
+
+
+def _figure(row: Record, name: str) -> float | None:
+    """Return the value of a row's figure; None where it is not known."""
+    value: float | None = row["figures"][name]["value"]
+    return value
