@@ -111,10 +111,27 @@ def _measured(asked: TunerOptions, part: MPI.Intracomm, backend: Backend, second
 
 @contextmanager
 def _shown(number: int, rank: int) -> Iterator[Tell]:
-    """Return what shows the progress of one number of ranks, on rank 0 of a terminal."""
-    with Progress(console=Console(stderr=True), disable=rank > 0 or not sys.stderr.isatty()) as progress:
-        bar = progress.add_task(f"{number} ranks", total=1.0)
-        yield lambda part, what: progress.update(bar, completed=part, description=f"{number} ranks {what}")
+    """Return what shows the progress of one number of ranks on rank 0: a bar, or a line for each tenth."""
+    if rank > 0:
+        yield lambda part, what: None
+    elif sys.stderr.isatty():
+        with Progress(console=Console(stderr=True)) as progress:
+            bar = progress.add_task(f"{number} ranks", total=1.0)
+            yield lambda part, what: progress.update(bar, completed=part, description=f"{number} ranks {what}")
+    else:  # mpirun passes on what ranks print, line by line
+        yield _Lines(f"{number} ranks")
+
+
+class _Lines:
+    """Prints a line for each tenth of what there is to do."""
+
+    def __init__(self, title: str) -> None:
+        self.title, self.tenths = title, 0
+
+    def __call__(self, part: float, what: str) -> None:
+        if int(10 * part) > self.tenths:
+            self.tenths = int(10 * part)
+            print(f"mpicoll tune: {self.title}, {10 * self.tenths} % {what}".rstrip(), file=sys.stderr, flush=True)
 
 
 def _written(asked: TunerOptions, found: list[Table], size: int, seconds: float) -> int:
