@@ -13,8 +13,12 @@ from mpi.cases import Case
 from mpicoll.bench.measure.backends import HostBackend
 from mpicoll.bench.measure.clock import Clock
 from mpicoll.dispatch.machine_facts import FACTS
+from mpicoll.dispatch.measured import Timing
+from mpicoll.dispatch.rules import Choice
 from mpicoll.dispatch.table import parse_table
 from mpicoll.runtime.context.contexts import context_of
+from mpicoll.tuning.contenders import PROBES
+from mpicoll.tuning.contenders import sizes as planned
 from mpicoll.tuning.run import TunerOptions, run
 from mpicoll.tuning.tuner import Tuner
 
@@ -223,3 +227,46 @@ def test_the_budget_is_kept_even_if_it_is_hardly_any(folder, capfd):
     assert on_all(run(options(seconds=0.01, calls=("bcast",), file=file))) == 0
     assert on_all(parse_table(file.read_text(), "").text())
     assert MPI.Wtime() - begin < 60
+
+
+class MadeUp(Tuner):
+    """A tuner whose machine has made-up times: up to some message size linear is faster, from there on the ring.
+
+    Attributes:
+        asked: (call, message size in bytes) of each measurement, in order.
+    """
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.asked = []
+
+    def _measure(self, name, nbytes, seconds, only="", hopeless=4.0):
+        """Bcasts have blocks of 3000 bytes, so that there are few sizes, and cross at 100 kB; others cross at 4 kB."""
+        self.asked.append((name, nbytes))
+        whole, equal = (-(-nbytes // 3000) * 3000, 1e5) if name == "bcast" else (nbytes, 4e3)
+        times = {Choice("linear", 1, "host"): 1 + whole / equal, Choice("ring", 1, "host"): 1.5 + whole / equal / 2}
+        micro = {choice: 1e-5 * time for choice, time in times.items()}
+        self.timings[name, whole] = Timing(name, whole, self.comm.size, "host", 0, micro)
+
+
+def test_more_sizes_are_measured_where_the_winner_changes_each_of_them_once(comm):
+    tuner = MadeUp(comm, HostBackend(), Clock(everybody, True, lambda: None), 60.0)
+    table = tuner.run(["allreduce", "bcast"], 1 << 20)
+    for name, crossing in (("allreduce", 4e3), ("bcast", 1e5)):
+        first, second = [rule for rule in table.rules if rule.collective == name]
+        assert (first.choice.algorithm, second.choice.algorithm) == ("linear", "ring")
+        assert crossing / 1.5 < first.high < crossing * 1.5
+        sizes = sorted(timing.nbytes for timing in table.timings if timing.collective == name)
+        (below,), (above,) = [n for n in sizes if n < first.high][-1:], [n for n in sizes if n >= first.high][:1]
+        assert above <= 1.35 * below
+    probes = sum(len(nbytes) for _, _, nbytes in PROBES)
+    made = tuner.asked[probes:]
+    assert len(made) == len(set(made))
+    assert on_all(str(made))
+
+
+def test_no_more_sizes_are_measured_when_the_time_is_over(comm):
+    tuner = MadeUp(comm, HostBackend(), Clock(everybody, True, lambda: None), 60.0, now=lambda: 0.0)
+    tuner.start = -100.0 if RANK == 0 else 0.0
+    tuner.run(["allreduce"], 1 << 20)
+    assert len(tuner.asked) == sum(len(nbytes) for _, _, nbytes in PROBES) + len(planned(1 << 20))
