@@ -63,7 +63,7 @@ CUDA_EXTRA = $(if $(driver),$(call cuda_extra,$(driver)))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install bench bench-gpu test test-unit test-jobs test-mpi test-gpu fuzz soak examples verify lint type docs ci clean FORCE
+.PHONY: help install bench bench-gpu test test-unit test-jobs test-mpi test-gpu fuzz soak examples verify lint type docs tables ci clean FORCE
 
 help:  ## this list
 	@sed -nE 's/^([a-z%-]+):[^#]*## (.*)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
@@ -135,6 +135,10 @@ type: $(READY_DEV)  ## mypy
 
 docs: $(READY)  ## write the generated pages, and the pictures, of docs
 	$(BIN)/python docs/generate.py
+
+# Of docs these two alone; `make docs` writes them, too.
+tables: $(READY)  ## write docs/performance.md and README's claims from bench/results
+	$(BIN)/python docs/generate.py performance.md ../README.md
 
 ci: lint type test verify  ## what must pass before a change lands, with one MPI
 

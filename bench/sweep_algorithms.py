@@ -5,7 +5,7 @@
 float32, sizes from 8 B to 1 GiB; two numbers of microseconds each: the median over iterations of the
 maximum over ranks, with the stream synchronised before start and stop; and many calls that nobody waits
 for in between, divided by their number.  One GPU a rank, as NCCL demands.  With --once every algorithm is timed
-once a path, cut into segments as the cost model says; `bench/choices_table.py` makes a table of such a run.
+once a path, cut into segments as the cost model says; `make tables` compares what is chosen today with such a run.
 """
 
 import argparse

@@ -4,6 +4,7 @@
     <!-- output: show bcast ring/4; from: bcast ring on -->   the same from the line on that begins so
     <!-- table: broadcasts -->                                a table of docs/tables.py
     <!-- picture: bcast.svg -->                               a picture of docs/pictures.py, once it is made
+    <!-- claims: README -->                                   claims of docs/performance/claims.py that README quotes
     ...
     <!-- end -->
 
@@ -20,10 +21,11 @@ from contextlib import redirect_stdout
 from unittest import mock
 
 from mpicoll.__main__ import main
+from performance.page import quoted
 from pictures import PICTURES, PLOTS
 from tables import TABLES
 
-MARKER = r"<!-- (output|table|picture): ([^\n]*?) -->\n"
+MARKER = r"<!-- (output|table|picture|claims): ([^\n]*?) -->\n"
 BLOCK = re.compile(f"({MARKER}).*?<!-- end -->", re.DOTALL)
 
 
@@ -67,4 +69,8 @@ def _picture(name: str) -> str:
     return f"\n![python -m mpicoll {(PICTURES | PLOTS)[name]}](pictures/{name})\n\n"
 
 
-CONTENT = {"output": _output, "table": _table, "picture": _picture}
+def _claims(_page: str) -> str:
+    return f"\n{quoted()}\n\n"
+
+
+CONTENT = {"output": _output, "table": _table, "picture": _picture, "claims": _claims}

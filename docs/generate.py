@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # the files beside this one
@@ -17,6 +19,7 @@ from mpicoll.pictures.film import film
 from mpicoll.pictures.text import View, draw
 from mpicoll.schedule.collectives import COLLECTIVES
 from mpicoll.settings import TABLE
+from performance.page import performance_page
 from pictures import FOLDER, PICTURES, PLOTS, picture
 
 GENERATED = "<!-- written by `make docs`; edit the sources instead -->\n"
@@ -90,18 +93,26 @@ def settings_page() -> str:
     )
 
 
-def tutorial_page() -> str:
-    """Return docs/tutorial.md, written by hand, with its generated blocks."""
-    return filled((Path(__file__).parent / "tutorial.md").read_text(encoding="utf-8"))
+def by_hand(name: str) -> str:
+    """Return a page that is written by hand, with its generated blocks."""
+    return filled((Path(__file__).parent / name).read_text(encoding="utf-8"))
 
 
-PAGES = {"algorithms.md": algorithms_page, "settings.md": settings_page, "tutorial.md": tutorial_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "algorithms.md": algorithms_page,
+    "settings.md": settings_page,
+    "tutorial.md": partial(by_hand, "tutorial.md"),
+    "performance.md": performance_page,
+    "../README.md": partial(by_hand, "../README.md"),
+}
 
 
-def main() -> None:
-    """Write the pages and their pictures; plots only where matplotlib is installed."""
-    for name, page in PAGES.items():
-        (Path(__file__).parent / name).write_text(page(), encoding="utf-8")
+def main(names: list[str]) -> None:
+    """Write the pages of these names; without names all pages and pictures, plots where matplotlib is installed."""
+    for name in names or PAGES:
+        (Path(__file__).parent / name).write_text(PAGES[name](), encoding="utf-8")
+    if names:
+        return
     FOLDER.mkdir(exist_ok=True)
     drawable = importlib.util.find_spec("matplotlib")
     for name, command in (PICTURES | (PLOTS if drawable else {})).items():
@@ -111,4 +122,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

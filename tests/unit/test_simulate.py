@@ -191,7 +191,7 @@ def test_messages_that_nobody_receives_are_an_error():
 
 @pytest.mark.slow
 def test_logarithmic_algorithms_run_on_many_ranks():
-    """4,096 ranks here; `docs/performance.md` has the times of 65,536."""
+    """4,096 ranks here; `docs/measurements.md` has the times of 65,536."""
     p = 4096
     assert seconds("allreduce", "recursive_doubling", p, MESSAGES, 8) == pytest.approx(12 * (5e-6 + 8e-9))
 

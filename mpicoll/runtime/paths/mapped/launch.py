@@ -1,6 +1,6 @@
 """Launches of kernels that are a whole call; those that come again with the same arrays become graphs of one kernel.
 
-A graph's launch takes the host half the time of a kernel's, and the kernel starts earlier (`docs/performance.md`).
+A graph's launch takes the host half the time of a kernel's, and the kernel starts earlier (`docs/measurements.md`).
 But making a graph takes as long as several launches, so the third launch is the first of a graph.
 """
 
