@@ -241,9 +241,9 @@ class MadeUp(Tuner):
         self.asked = []
 
     def _measure(self, name, nbytes, seconds, only="", hopeless=4.0):
-        """Bcasts have blocks of 3000 bytes, so that there are few sizes, and cross at 100 kB; others cross at 4 kB."""
+        """Bcasts have multiples of 60 kB, so that there are few sizes, and cross at 100 kB; others cross at 4 kB."""
         self.asked.append((name, nbytes))
-        whole, equal = (-(-nbytes // 3000) * 3000, 1e5) if name == "bcast" else (nbytes, 4e3)
+        whole, equal = (-(-nbytes // 60_000) * 60_000, 1e5) if name == "bcast" else (nbytes, 4e3)
         times = {Choice("linear", 1, "host"): 1 + whole / equal, Choice("ring", 1, "host"): 1.5 + whole / equal / 2}
         micro = {choice: 1e-5 * time for choice, time in times.items()}
         self.timings[name, whole] = Timing(name, whole, self.comm.size, "host", 0, micro)
@@ -257,8 +257,8 @@ def test_more_sizes_are_measured_where_the_winner_changes_each_of_them_once(comm
         assert (first.choice.algorithm, second.choice.algorithm) == ("linear", "ring")
         assert crossing / 1.5 < first.high < crossing * 1.5
         sizes = sorted(timing.nbytes for timing in table.timings if timing.collective == name)
-        (below,), (above,) = [n for n in sizes if n < first.high][-1:], [n for n in sizes if n >= first.high][:1]
-        assert above <= 1.35 * below
+        below, above = max(n for n in sizes if n < first.high), min(n for n in sizes if n >= first.high)
+        assert (below, above) == (60_000, 120_000) if name == "bcast" else 1.05 < above / below < 1.35
     probes = sum(len(nbytes) for _, _, nbytes in PROBES)
     made = tuner.asked[probes:]
     assert len(made) == len(set(made))
