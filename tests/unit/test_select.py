@@ -13,7 +13,7 @@ from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.plan import make_plan
 from mpicoll.dispatch.plan_key import PlanKey
 from mpicoll.dispatch.select import candidates, select
-from mpicoll.dispatch.tuning import asked_for, in_force
+from mpicoll.dispatch.tuning import asked_for, in_force, packaged
 from mpicoll.schedule import COLLECTIVES
 
 FACTS = Facts("allgather", 6, 60_000)
@@ -130,7 +130,7 @@ def test_a_mistake_in_a_table_names_the_file_and_the_line(table):
 def test_a_table_that_cannot_be_read_is_named_with_its_setting(tmp_path, kind):
     file = str(tmp_path / "none" if kind == "missing" else tmp_path)
     text = "No such file or directory" if kind == "missing" else "Is a directory"
-    known = "; beside files there are: model, h200"
+    known = f"; beside files there are: {', '.join(('model', *packaged()))}"
     with pytest.raises(ValueError, match=f"^the setting `tuning`, {re.escape(file)}: {text}{known}$"):
         choose(tuning=file)
 

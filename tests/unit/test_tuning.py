@@ -27,6 +27,16 @@ def chosen(found, nbytes=8, memory="host", **more):
     return select(Facts("bcast", 4, nbytes, memory, paths=paths, **more), "", "", "", found)
 
 
+@pytest.fixture(autouse=True)
+def one_packaged_table(monkeypatch):
+    """As if there were one packaged table, however many there are."""
+    one = {"h200": packaged()["h200"]}
+    in_force.cache_clear()
+    monkeypatch.setattr(tuning, "packaged", lambda: one)
+    yield
+    in_force.cache_clear()
+
+
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """The user's folder of tables, which is there."""
