@@ -6,9 +6,9 @@ import argparse
 import sys
 
 from mpicoll import __version__
-from mpicoll.cli import info, listing, plan, report, show, simulate, trace, tune, verify, warm, ways
+from mpicoll.cli import compare, info, listing, plan, report, show, simulate, trace, tune, verify, warm, ways
 
-COMMANDS = (listing, show, ways, simulate, plan, verify, info, tune, warm, report, trace)
+COMMANDS = (listing, show, ways, simulate, plan, verify, info, tune, warm, report, compare, trace)
 
 
 def main(arguments: list[str] | None = None) -> int:

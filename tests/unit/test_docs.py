@@ -39,7 +39,7 @@ def test_the_algorithm_in_the_readme_runs():
 
 
 #: sub-commands of the README that need files or ranks which are not here, or take long
-NOT_HERE = ("trace", "warm", "verify", "info", "report")
+NOT_HERE = ("trace", "warm", "verify", "info", "report", "compare")
 
 
 @pytest.mark.slow

@@ -64,6 +64,7 @@ LAYERS = [
     ["bench.run", "bench.interruption", "bench.warm"],
     ["bench.puzzles"],
     ["tuning"],
+    ["compare"],
     ["cli"],
     ["bench.__main__", "__main__", "demo"],
 ]

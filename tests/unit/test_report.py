@@ -83,6 +83,7 @@ def test_an_algorithm_that_cannot_be_told_apart_does_not_take_over():
 
 def test_sizes_that_blocks_have_rounded_share_a_row():
     assert alike({2: [8, 64], 3: [12, 60], 8: [32]}) == [{2: 8, 3: 12}, {8: 32}, {3: 60, 2: 64}]
+    assert alike({3: [8, 12], 4: [8]}) == [{3: 8, 4: 8}, {3: 12}]
     found = board(contests([row(8, "a", 1.0, ranks=2), row(12, "b", 2.0, ranks=3), row(8, "c", 3.0, ranks=4)]))
     assert (found.sizes, found.ranks, [one.name for one in found.cells.values()]) == ([8], [2, 3, 4], ["a", "b", "c"])
     assert found.nbytes == {(0, 0): 8, (0, 1): 12, (0, 2): 8}

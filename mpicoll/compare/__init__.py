@@ -1,0 +1,1 @@
+"""The comparison of files of results: which cells became faster or slower."""
