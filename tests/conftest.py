@@ -60,7 +60,9 @@ FEW = 3
 EVERYTHING = "MPICOLL_TEST_EVERYTHING" in os.environ
 MPI_TESTS, JOBS = Path(__file__).parent / "mpi", Path(__file__).parent / "jobs"
 
-# What is chosen must not depend on the tuning tables of who runs the tests; jobs that tests start inherit it.
+# What is chosen must not depend on the tuning tables of who runs the tests, nor on the packaged ones of their machine;
+# jobs that tests start inherit it.
+os.environ["MPICOLL_TUNING"] = "model"
 os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="mpicoll-config-")
 atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
 

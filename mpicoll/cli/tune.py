@@ -21,6 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", default="5m", help="time for all of it, such as 90, 90s or 5m (5m)")
     parser.add_argument("--max", default="0", help="bytes of the longest message (4M; CuPy 256M)")
     parser.add_argument("--buffers", choices=("numpy", "cupy", "auto"), default="auto", help="arrays (auto)")
+    parser.add_argument("--json", type=Path, help="file for all times, with their intervals")
     parser.add_argument("--write", type=Path, help="file for the table, instead of the user's folder")
 
 
@@ -31,5 +32,5 @@ def run(chosen: argparse.Namespace) -> int:
     from mpicoll.tuning.run import run as tune
 
     ranks = reading.ranks(chosen.ranks) if chosen.ranks else ()
-    seconds, longest = reading.seconds(chosen.budget), reading.size(chosen.max)
-    return tune(TunerOptions(reading.calls(chosen.op), ranks, seconds, longest, chosen.write, chosen.buffers))
+    calls, seconds, longest = reading.calls(chosen.op), reading.seconds(chosen.budget), reading.size(chosen.max)
+    return tune(TunerOptions(calls, ranks, seconds, longest, chosen.write, chosen.buffers, chosen.json))

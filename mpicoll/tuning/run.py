@@ -15,8 +15,11 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table as Grid
 
+from mpicoll.bench.errors import anywhere
 from mpicoll.bench.measure.backends import Backend, choose
 from mpicoll.bench.measure.clock import Clock, rest
+from mpicoll.bench.output import environment
+from mpicoll.bench.output.results import Results
 from mpicoll.communicator import Communicator
 from mpicoll.dispatch.machine_facts import common
 from mpicoll.dispatch.table import Table
@@ -42,6 +45,7 @@ class TunerOptions:
         longest: bytes of the longest message; 0: what the memory suggests.
         file: for the table; None: the user's folder.
         buffers: "numpy", "cupy" or "auto".
+        json: file for all times, with their intervals; None: none.
     """
 
     calls: tuple[str, ...]
@@ -50,6 +54,7 @@ class TunerOptions:
     longest: int
     file: Path | None
     buffers: str
+    json: Path | None = None
 
 
 def run(asked: TunerOptions) -> int:
@@ -58,11 +63,14 @@ def run(asked: TunerOptions) -> int:
     try:
         _check(asked, world)
         backend = choose(asked.buffers, world)
+        results = _begun(asked, world, backend)
     except (ValueError, MismatchError) as error:
         if world.rank == 0:
             print(f"mpicoll tune: {error}", file=sys.stderr)
         return 2
-    return _tuned(asked, world, backend)
+    status = _tuned(asked, world, backend, results)
+    results.end(verdict="measured")
+    return status
 
 
 def _check(asked: TunerOptions, world: MPI.Intracomm) -> None:
@@ -78,13 +86,30 @@ def _check(asked: TunerOptions, world: MPI.Intracomm) -> None:
         raise ValueError(why)
 
 
-def _tuned(asked: TunerOptions, world: MPI.Intracomm, backend: Backend) -> int:
+def _begun(asked: TunerOptions, world: MPI.Intracomm, backend: Backend) -> Results:
+    """Return rank 0's file of results with its header; raise ValueError on all ranks where it cannot be written."""
+    header = environment.collect(sys.argv[1:], world, Communicator(world), backend)
+    results, why = Results(asked.json if world.rank == 0 else None, "mpicoll tune"), ""
+    try:
+        results.begin(mode="tune", facts=header, options={"budget": asked.seconds, "ranks": asked.ranks})
+    except OSError as error:
+        why = f"--json {asked.json}: {error.strerror}"
+    why = anywhere(world, why)
+    if why:
+        raise ValueError(why)
+    return results
+
+
+def _tuned(asked: TunerOptions, world: MPI.Intracomm, backend: Backend, results: Results) -> int:
     numbers, found, begin = asked.ranks or (world.size,), list[Table](), time.monotonic()
     for number in numbers:
         part = MPI.Intracomm(world.Split(0 if world.rank < number else MPI.UNDEFINED))
         if part != MPI.COMM_NULL:
             with _shown(number, world.rank) as tell:
-                found.append(_measured(asked, part, backend, asked.seconds / len(numbers), tell))
+                tuner = _tuner(asked, part, backend, asked.seconds / len(numbers), tell)
+                found.append(tuner.run(asked.calls, asked.longest or LONGEST[tuner.memory]))
+            for row in tuner.records():
+                results.add("row", mode="tune", **row)
             part.Free()
         rest(world)
     if world.rank == 0:
@@ -92,8 +117,8 @@ def _tuned(asked: TunerOptions, world: MPI.Intracomm, backend: Backend) -> int:
     return 0
 
 
-def _measured(asked: TunerOptions, part: MPI.Intracomm, backend: Backend, seconds: float, tell: Tell) -> Table:
-    """Return the table of one number of ranks; collective over them.
+def _tuner(asked: TunerOptions, part: MPI.Intracomm, backend: Backend, seconds: float, tell: Tell) -> Tuner:
+    """Return the tuner of one number of ranks; collective over them.
 
     Args:
         asked: the request.
@@ -102,11 +127,8 @@ def _measured(asked: TunerOptions, part: MPI.Intracomm, backend: Backend, second
         seconds: that it may take.
         tell: shows progress.
     """
-    comm = Communicator(part)
-    memory = "host" if backend.kind == "numpy" else "device"
     clock = Clock(part, part.size > cores(), backend.synchronize)
-    tuner = Tuner(comm, backend, clock, seconds, tell)
-    return tuner.run(asked.calls, asked.longest or LONGEST[memory])
+    return Tuner(Communicator(part), backend, clock, seconds, tell)
 
 
 @contextmanager

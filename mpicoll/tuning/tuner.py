@@ -11,12 +11,13 @@ from itertools import pairwise
 
 from mpi4py import MPI
 
-from mpicoll.bench.contestants.contestant import Mpicoll
+from mpicoll.bench.contestants.contestant import Mpicoll, Way
 from mpicoll.bench.errors import ShortageError
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.backends import Backend, in_memory
 from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.measure.race import Goal, Runner, race
+from mpicoll.bench.output.rows import MeasuredCall, Record, quantity, summary
 from mpicoll.bench.request.cases import CALLS, Case, make_case
 from mpicoll.communicator import Communicator
 from mpicoll.dispatch.facts import Facts
@@ -56,7 +57,7 @@ class Tuner:
         tell: shows progress.
         now: seconds on some clock.
         timings: what was measured, by collective and message size.
-        runners: what was found of every choice, for the file of results.
+        runners: what was found of every choice.
     """
 
     comm: Communicator
@@ -94,6 +95,19 @@ class Tuner:
         self._fit()
         self.tell(1.0, "")
         return self.table
+
+    @property
+    def memory(self) -> str:
+        """Where the arrays live: "host" or "device"."""
+        return "host" if self.backend.kind == "numpy" else "device"
+
+    def records(self) -> Iterator[Record]:
+        """Yield a row for each time that was measured, with its interval, for a file of results."""
+        for case, choice, runner in self.runners:
+            way = Way(choice.algorithm, choice.segments, choice.path, "raced")
+            ratio = quantity(runner.ratio.median, "", runner.ratio.spread)
+            call = MeasuredCall(case, way, False, str(choice), self.memory)
+            yield call.record({"mpicoll": summary(runner.seconds)}, {"ratio to the reference": ratio})
 
     def _left(self, end: float) -> float:
         """Return the seconds until a time, as rank 0 sees it."""

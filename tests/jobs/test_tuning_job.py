@@ -19,7 +19,7 @@ def call(tmp_path):
     """Run Python on 2 ranks with a folder of configuration of the test's own."""
 
     def run(*arguments):
-        return Job(tmp_path, python(2, *arguments), XDG_CONFIG_HOME=str(tmp_path)).end()
+        return Job(tmp_path, python(2, *arguments), XDG_CONFIG_HOME=str(tmp_path), MPICOLL_TUNING="").end()
 
     return run
 

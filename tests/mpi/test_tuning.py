@@ -12,6 +12,7 @@ from mpi.calling import check
 from mpi.cases import Case
 from mpicoll.bench.measure.backends import HostBackend
 from mpicoll.bench.measure.clock import Clock
+from mpicoll.dispatch import tuning as dispatch_tuning
 from mpicoll.dispatch.machine_facts import FACTS
 from mpicoll.dispatch.measured import Timing
 from mpicoll.dispatch.rules import Choice
@@ -27,6 +28,17 @@ RANK, SIZE = everybody.rank, everybody.size
 X, Y = np.zeros(16, "f4"), np.zeros(16, "f4")
 
 pytestmark = pytest.mark.ranks(2, 3)
+
+
+@pytest.fixture(autouse=True)
+def as_for_users(monkeypatch):
+    """No table is set, and one is packaged, however many there are."""
+    one = {"h200": dispatch_tuning.packaged()["h200"]}
+    monkeypatch.setattr(dispatch_tuning, "packaged", lambda: one)
+    dispatch_tuning.in_force.cache_clear()
+    with mpicoll.override(tuning=""):
+        yield
+    dispatch_tuning.in_force.cache_clear()
 
 
 @pytest.fixture
