@@ -37,7 +37,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("new", help="the same of the other side")
     parser.add_argument("--gate", action="store_true", help="exit status 1 if a cell is slower, 3 if noise hides it")
     parser.add_argument("--threshold", default="5%", help="least difference that counts, as 5%% or 0.05 (5%%)")
-    parser.add_argument("--normalize", action="store_true", help="take out the factor that all cells have in common")
+    parser.add_argument(
+        "--normalize", action="store_true", help="take out of each launch what all its cells have in common"
+    )
     parser.add_argument("--all", action="store_true", help="print the cells that are the same, too")
 
 
@@ -45,15 +47,15 @@ def run(chosen: argparse.Namespace) -> int:
     """Print what became of the cells, and return the exit status."""
     from mpicoll.bench.output.results import read
     from mpicoll.compare.cells import pairs
-    from mpicoll.compare.verdicts import common_factor, too_noisy, verdicts
+    from mpicoll.compare.verdicts import common_factor, normalized, too_noisy, verdicts
 
     threshold = part(chosen.threshold)
     old, new = ([read(Path(name)) for name in side.split(",")] for side in (chosen.old, chosen.new))
     both, alone = pairs(old, new)
     if not both:
-        raise ValueError("no cell has samples on both sides")
+        raise ValueError("no cell has samples in all files")
     factor = common_factor(both)
-    found = verdicts(both, threshold, factor if chosen.normalize else 1.0)
+    found = verdicts(normalized(both) if chosen.normalize else both, threshold)
     print("\n".join(above(old, new, (len(both), alone), (factor, chosen.normalize))))
     _print_table([one for one in found if chosen.all or one.word != "same"])
     print(conclusion(found))
@@ -80,15 +82,15 @@ def above(
     Args:
         old: files of one side.
         new: files of the other one.
-        cells: on both sides, and on one only.
+        cells: in all files, and in some only.
         factor: new over old of all cells, and whether it is taken out.
     """
     from mpicoll.bench.output.earlier import MACHINE
     from mpicoll.compare.cells import differing
 
     lines = [f"# {name}: {before or 'none'}, now {now or 'none'}" for name, before, now in differing(old, new, MACHINE)]
-    one_side = f", {cells[1]} on one side only" if cells[1] else ""
-    lines.append(f"# {cells[0]} cells{one_side}; launches: {len(old)}, now {len(new)}")
+    others = f" in all files, {cells[1]} others" if cells[1] else ""
+    lines.append(f"# {cells[0]} cells{others}; launches: {len(old)}, now {len(new)}")
     if min(len(old), len(new)) == 1:
         lines.append("# one launch tells little about noise: name more of them, with commas")
     if abs(factor[0] - 1) > COMMON:

@@ -56,11 +56,13 @@ def samples(files: Iterable[Record]) -> dict[Key, list[Samples]]:
     return found
 
 
-def pairs(old: Iterable[Record], new: Iterable[Record]) -> tuple[list[Pair], int]:
-    """Return (the cells that both sides have, the number of those that only one has)."""
+def pairs(old: Sequence[Record], new: Sequence[Record]) -> tuple[list[Pair], int]:
+    """Return (the cells that all launches have, the number of the others)."""
     before, after = samples(old), samples(new)
-    both = [Pair(key, before[key], after[key]) for key in before if key in after]
-    return both, len(before.keys() ^ after.keys())
+    names = dict.fromkeys((*before, *after))
+    both = [Pair(key, before.get(key, []), after.get(key, [])) for key in names]
+    whole = [one for one in both if (len(one.old), len(one.new)) == (len(old), len(new))]
+    return whole, len(both) - len(whole)
 
 
 def differing(old: Sequence[Record], new: Sequence[Record], names: Iterable[str]) -> Iterator[tuple[str, str, str]]:

@@ -9,7 +9,6 @@ cell is slower only if all of this holds; faster likewise:
    tenth: other work on the machine makes many samples longer, but seldom all.
 3. Its change is far beyond noise: where a side has several launches, beyond what those of most cells differ in, and
    beyond its own; else beyond the changes that most cells have.
-4. Even the nearest two launches of the sides differ by the threshold.
 
 Where noise alone can double a time, nothing is told.  A change is the natural logarithm of new over old: 0.18 for
 20 % more time.
@@ -47,9 +46,9 @@ class Verdict:
 
     Attributes:
         pair: the cell.
-        change: logarithm of new over old; the common factor is not in it where that is taken out.
+        change: logarithm of new over old.
         limit: the change that can be seen in this cell.
-        shown: the rank-sum test and the nearest launches show a change, too.
+        shown: the rank-sum test shows a change, too.
     """
 
     pair: Pair
@@ -65,22 +64,14 @@ class Verdict:
         return "slower" if self.change > 0 else "faster"
 
 
-def verdicts(pairs: Sequence[Pair], threshold: float, factor: float = 1.0) -> list[Verdict]:
-    """Return the verdict on each cell.
-
-    Args:
-        pairs: the cells.
-        threshold: the part of its time by which a cell must differ at least, as 0.05.
-        factor: new times are divided by it before they are compared.
-    """
-    scaled = [Pair(pair.key, pair.old, [one / factor for one in pair.new]) for pair in pairs]
-    chances = adjusted([rank_sum(blocks(pair.old), blocks(pair.new)) for pair in scaled])
-    least, common = math.log1p(threshold), noise(scaled)
+def verdicts(pairs: Sequence[Pair], threshold: float) -> list[Verdict]:
+    """Return the verdict on each cell; the threshold is the part of its time by which it must differ, as 0.05."""
+    chances = adjusted([rank_sum(blocks(pair.old), blocks(pair.new)) for pair in pairs])
+    least, common = math.log1p(threshold), noise(pairs)
     found = []
-    for pair, one, chance in zip(pairs, scaled, chances, strict=True):
-        limit = max(least, common, BEYOND * math.sqrt(float((scatter(one) ** 2).mean())))
-        shown = common < NOISY and chance < CHANCE and gap(one) > least
-        found.append(Verdict(pair, change(one), limit, shown))
+    for pair, chance in zip(pairs, chances, strict=True):
+        limit = max(least, common, BEYOND * math.sqrt(float((scatter(pair) ** 2).mean())))
+        found.append(Verdict(pair, change(pair), limit, common < NOISY and chance < CHANCE))
     return found
 
 
@@ -92,6 +83,21 @@ def too_noisy(found: Sequence[Verdict]) -> bool:
 def common_factor(pairs: Sequence[Pair]) -> float:
     """Return the median of new over old, of all cells."""
     return math.exp(float(np.median([change(pair) for pair in pairs])))
+
+
+def normalized(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return the cells without what all cells of a launch have in common: the machine was slower or faster then."""
+    logs = np.array([levels([*pair.old, *pair.new])[:, 1] for pair in pairs])  # a row for each cell
+    speeds = np.exp(np.median(logs - np.median(logs, axis=1, keepdims=True), axis=0))
+    olds = len(pairs[0].old)
+    return [
+        Pair(
+            pair.key,
+            [one / speed for one, speed in zip(pair.old, speeds[:olds], strict=True)],
+            [one / speed for one, speed in zip(pair.new, speeds[olds:], strict=True)],
+        )
+        for pair in pairs
+    ]
 
 
 def blocks(launches: Sequence[Samples]) -> NDArray[np.float64]:
@@ -109,12 +115,6 @@ def change(pair: Pair) -> float:
     """Return the change of a cell, by the medians over the launches; 0 where the two kinds have other directions."""
     low, middle = np.median(levels(pair.new), axis=0) - np.median(levels(pair.old), axis=0)
     return float(min(low, middle, key=abs)) if low * middle > 0 else 0.0
-
-
-def gap(pair: Pair) -> float:
-    """Return the change between the nearest launches; below 0 where those of one side are among the other's."""
-    old, new = levels(pair.old)[:, 1], levels(pair.new)[:, 1]
-    return float(max(new.min() - old.max(), old.min() - new.max()))
 
 
 def noise(pairs: Sequence[Pair]) -> float:
