@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -88,7 +89,8 @@ def _check(asked: TunerOptions, world: MPI.Intracomm) -> None:
 
 def _begun(asked: TunerOptions, world: MPI.Intracomm, backend: Backend) -> Results:
     """Return rank 0's file of results with its header; raise ValueError on all ranks where it cannot be written."""
-    header = environment.collect(sys.argv[1:], world, Communicator(world), backend)
+    header = environment.collect([], world, Communicator(world), backend)
+    header["command"] = shlex.join(["python", "-m", "mpicoll", *sys.argv[1:]])
     results, why = Results(asked.json if world.rank == 0 else None, "mpicoll tune"), ""
     try:
         results.begin(mode="tune", facts=header, options={"budget": asked.seconds, "ranks": asked.ranks})
