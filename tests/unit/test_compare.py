@@ -180,7 +180,7 @@ def test_cells_that_not_all_files_have_are_counted_and_launches_kept_apart():
         return {"rows": [{"op": op, "times": {"mpicoll": {"samples": times}}} for op, times in cells]}
 
     old = [file(("a", [1.0]), ("b", [2.0])), file(("a", [3.0]), ("a", [4.0]))]
-    (one,), alone = pairs(old, [file(("a", [5.0]), ("c", [6.0]), ("d", []))])
+    (one,), alone = pairs(old, [file(("a", [5.0]), ("b", [6.0]), ("c", [6.0]), ("d", []))])
     assert ([list(found) for found in one.old], [list(found) for found in one.new]) == ([[1.0], [3.0, 4.0]], [[5.0]])
     assert alone == 2
 
