@@ -54,7 +54,7 @@ def page(files: dict[str, Record]) -> str:
 EXPLAINED = (
     "<p>A cell has the algorithm with the least median, and its time. <em>≈</em> are algorithms whose intervals "
     "overlap with the winner's. <b class='slow'>auto</b> is by how much mpicoll's choice is slower, where that is 5 % "
-    "or more and the intervals do not overlap.</p>"
+    "or more and the intervals do not overlap. Where no algorithms were asked for, the choice is the only one.</p>"
 )
 
 
