@@ -22,7 +22,7 @@ MARKED = 0.05
 #: names of equal algorithms that a cell has
 MOST_NAMES = 3
 #: facts that no reader of a page asks for
-HIDDEN = ("aware", "aware_reason", "mpi_standard")
+HIDDEN = ("aware", "aware_reason", "mpi_standard", "places")
 
 
 def page(files: dict[str, Record]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 import subprocess
 from collections import Counter
@@ -168,8 +169,9 @@ def _text(path: str) -> str:
 
 
 def _smi(*arguments: str) -> str:
-    """Return what nvidia-smi says, "" where it says nothing."""
-    return _said(["nvidia-smi", *arguments])
+    """Return what nvidia-smi says, without its legend and underlining; "" where it says nothing."""
+    said = re.sub(r"\x1b\[[0-9;]*m", "", _said(["nvidia-smi", *arguments]))
+    return said.partition("\nLegend:")[0].strip()
 
 
 def _mapped(comm: Communicator, backend: Backend) -> str:
