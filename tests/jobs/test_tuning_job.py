@@ -16,10 +16,14 @@ print("reason:", mpicoll.Communicator(MPI.COMM_WORLD).Get_plan("Bcast", x).reaso
 
 @pytest.fixture
 def call(tmp_path):
-    """Run Python on 2 ranks with a folder of configuration of the test's own."""
+    """Run Python on 2 ranks with a folder of configuration of the test's own, apart from where the job works.
+
+    A folder `mpicoll` there would be imported.
+    """
 
     def run(*arguments):
-        return Job(tmp_path, python(2, *arguments), XDG_CONFIG_HOME=str(tmp_path), MPICOLL_TUNING="").end()
+        home = str(tmp_path / "home")
+        return Job(tmp_path, python(2, *arguments), XDG_CONFIG_HOME=home, MPICOLL_TUNING="").end()
 
     return run
 
@@ -27,7 +31,7 @@ def call(tmp_path):
 def test_a_table_that_was_tuned_is_in_force_in_later_jobs(call, tmp_path):
     done = call("-m", "mpicoll", "tune", "--op", "bcast", "--max", "1K", "--budget", "1")
     assert done.code == 0, done.output
-    (file,) = (tmp_path / "mpicoll" / "tuning").iterdir()
+    (file,) = (tmp_path / "home" / "mpicoll" / "tuning").iterdir()
     assert f"written to {file}" in done.output
     program = call("-c", PROGRAM)
     assert program.output.count(f"reason: tuning table {file}: bcast:") == 2, program.output
@@ -37,7 +41,7 @@ def test_a_table_that_was_tuned_is_in_force_in_later_jobs(call, tmp_path):
 
 
 def test_info_and_tune_name_a_mistake_in_a_table_and_do_not_raise(call, tmp_path):
-    file = tmp_path / "mpicoll" / "tuning" / "mine.rules"
+    file = tmp_path / "home" / "mpicoll" / "tuning" / "mine.rules"
     file.parent.mkdir(parents=True)
     file.write_text("bcast:rings\n")
     mistake = f"{file}, line 1: 'bcast:rings': bcast: no algorithm 'rings'"

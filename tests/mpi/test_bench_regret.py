@@ -41,7 +41,7 @@ def test_each_cell_has_a_row_on_each_number_of_ranks(folder, capfd):
 
 
 def test_what_is_measured_before_the_budget_is_spent_is_summed_up(folder):
-    status, found = regret(folder, "--op allreduce --budget 0.5")
+    status, found = regret(folder, "--op allreduce,reduce,allgather,scan --budget 0.5")
     assert (status, found["end"]["verdict"]) == (3, "interrupted")
-    assert found["end"]["of"] == len(BETWEEN)
+    assert found["end"]["of"] == 4 * len(BETWEEN)
     assert found["end"]["notes"][0].startswith(f"{found['end']['measured']} cells; ")
