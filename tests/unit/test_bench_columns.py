@@ -58,10 +58,15 @@ def test_a_line_has_the_baselines_that_could_serve():
     one = measured("allreduce")
     one.baselines["nccl"] = np.array([3e-6, 2e-6, 2e-6])
     one.baselines["limit"] = np.array([1e-6, 1e-6, 1e-6])
-    found = {figure.column.name: figure.cell(one) for figure in figures(parse([]), ("nccl", "native", "limit"))}
-    assert (found["nccl"], found["native"], found["limit"], found["eff."]) == ("2.00", "n/a", "1.00", "0.25")
-    ratios = [f.cell(one) for f in figures(parse([]), ("nccl", "native")) if f.column.name == "ratio"]
-    assert ratios == ["0.50", "n/a"]
+    shown = figures(parse([]), ("nccl", "native", "limit"))
+    found = {(figure.column.name, figure.column.unit): figure.cell(one) for figure in shown}
+    assert [found[name, "(us)"] for name in ("nccl", "native", "limit")] == ["2.00", "n/a", "1.00"]
+    assert (found["nccl", "ratio"], found["native", "ratio"], found["limit", "eff."]) == ("0.50", "n/a", "0.25")
+
+
+def test_a_column_that_is_not_shown_is_named_apart_from_one_of_that_name():
+    found = Columns(Column("nccl", "(us)", spare=1), Column("nccl", "ratio"), Column("±", "(%)", spare=2)).fitted(10)
+    assert found.left_out == ["nccl (us)", "±"]
 
 
 def test_statistics_are_those_asked_for():

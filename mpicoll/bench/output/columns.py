@@ -65,8 +65,10 @@ class Columns:
 
     @property
     def left_out(self) -> list[str]:
-        """Names of the columns that are left out."""
-        return [one.name.strip() for place, one in enumerate(self.columns) if place in self.hidden]
+        """Names of the columns that are left out, with the unit where another one that is shown has the name."""
+        shown = {one.name for place, one in enumerate(self.columns) if place not in self.hidden}
+        left = [one for place, one in enumerate(self.columns) if place in self.hidden]
+        return [f"{one.name} {one.unit}".strip() if one.name in shown else one.name.strip() for one in left]
 
     def head(self) -> list[str]:
         """Return the lines of the head: the names, and the units."""

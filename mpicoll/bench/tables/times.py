@@ -105,7 +105,7 @@ def _beside(name: str) -> tuple[Figure, Figure]:
     time = known(lambda one: micro(Statistics.of(one.baselines[name]).median))
     return (
         Figure(Column(name, "(us)", 8, spare=5), time),
-        Figure(Column(what, "", 5), known(lambda one: f"{one.ratio(name):.2f}")),
+        Figure(Column(name, what, max(len(name), 5)), known(lambda one: f"{one.ratio(name):.2f}")),
     )
 
 
