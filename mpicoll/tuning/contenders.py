@@ -13,8 +13,9 @@ from mpicoll.dispatch.tuning import Tuning
 SHORT, FROM, FACTOR = (8, 256), 1024, 4
 #: bytes of the longest message, where none is given
 LONGEST = {"host": 4 << 20, "device": 256 << 20}
-#: a choice whose predicted time is so many times the least is not measured
-HOPELESS = 4.0
+#: a choice whose predicted time is so many times the least is not measured; a race of it would be short, and a wrong
+#: prediction would leave it out of all longer messages
+HOPELESS = 10.0
 #: the same where predictions follow from times of sizes nearby
 FAR = 1.6
 #: calls whose times fix the parameters of a path's model: method, algorithm, message sizes in bytes

@@ -38,6 +38,8 @@ PRECISE = 0.02
 PLANNED = 0.7
 #: seconds of a probe
 PROBE = 0.1
+#: rounds of a race of which a time is written down: that of one that left before is no more than a bound
+ROUNDS = 3
 #: sizes as near as this, by their ratio, need none between them
 NEAR = 1.3
 
@@ -141,8 +143,11 @@ class Tuner:
         calls = [Mpicoll(self.comm).bind(arrays, str(choice)) for choice in choices]
         found = race(calls, self.clock, self.world, Goal(PRECISE, seconds), self.now)
         facts = self._facts(arrays)
-        reference = next(one.seconds.median for one in found if one.ratio.low == one.ratio.high == 1)
-        times = {choice: one.ratio.median * reference for choice, one in zip(choices, found, strict=True)}
+        reference = next(one.seconds for one in found if one.ratio.low == one.ratio.high == 1)
+        known = [
+            (c, one) for c, one in zip(choices, found, strict=True) if one.ratio.number >= min(ROUNDS, reference.number)
+        ]
+        times = {choice: one.ratio.median * reference.median for choice, one in known}
         key = case.call.row.name, case.nbytes
         timing = Timing(*key, self.comm.size, facts.memory, facts.gpus, times)
         if key in self.timings:

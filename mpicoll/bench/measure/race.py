@@ -20,8 +20,9 @@ from mpicoll.bench.measure.statistics import FEWEST, Statistics
 Call = Callable[[], object]
 #: calls of each before the first round, in which kernels are compiled and memory is mapped
 WARMUP = 4
-#: ratios to the fastest call's from which a call leaves after so many rounds
-HOPELESS = {1: 3.0, 3: 1.6}
+#: ratios to the fastest call's from which a call leaves after so many rounds, if not one of them was below: one block
+#: alone may have met a disturbance
+HOPELESS = {1: 8.0, 2: 4.0, 3: 2.0, 5: 1.5}
 #: how many times the upper end of the fastest one's interval the lower end of a call's must be for it to leave, from
 #: FEWEST rounds on
 SLOWER = 1.03
@@ -106,7 +107,7 @@ class Race:
 
         def stays(one: Statistics) -> bool:
             sure = self.rounds >= FEWEST and one.low > SLOWER * best.high
-            return not sure and one.median <= hopeless * best.median
+            return not sure and one.least <= hopeless * best.median
 
         return [place for place, one in found.items() if place == self.reference or stays(one)]
 
