@@ -24,6 +24,8 @@ SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 def show() -> None:
     """Print the rows; starts MPI."""
     table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")  # a file's name is shown to its end
     for row in rows():
         table.add_row(*row)
     width = None if sys.stdout.isatty() else 10_000  # what is read by programs has a row a line

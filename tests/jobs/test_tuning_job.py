@@ -14,6 +14,11 @@ print("reason:", mpicoll.Communicator(MPI.COMM_WORLD).Get_plan("Bcast", x).reaso
 """
 
 
+def joined(text):
+    """A text without spaces and ends of lines: Open MPI gives rank 0 a terminal of 80 columns."""
+    return re.sub(r"\s+", "", text)
+
+
 @pytest.fixture
 def call(tmp_path):
     """Run Python on 2 ranks with a folder of configuration of the test's own, apart from where the job works.
@@ -36,7 +41,7 @@ def test_a_table_that_was_tuned_is_in_force_in_later_jobs(call, tmp_path):
     program = call("-c", PROGRAM)
     assert program.output.count(f"reason: tuning table {file}: bcast:") == 2, program.output
     info = call("-m", "mpicoll", "info", ranks=1)  # of which no other rank's lines are among its own
-    assert re.search(f"tuning tables in force +{re.escape(str(file))}", info.output), info.output
+    assert f"tuningtablesinforce{file}" in joined(info.output), info.output
     assert "machine fingerprint" in info.output
 
 
@@ -45,9 +50,9 @@ def test_info_and_tune_name_a_mistake_in_a_table_and_do_not_raise(call, tmp_path
     file.parent.mkdir(parents=True)
     file.write_text("bcast:rings\n")
     mistake = f"{file}, line 1: 'bcast:rings': bcast: no algorithm 'rings'"
-    info = call("-m", "mpicoll", "info")
+    info = call("-m", "mpicoll", "info", ranks=1)
     assert info.code == 0, info.output
-    assert mistake in info.output
+    assert joined(mistake) in joined(info.output), info.output
     tune = call("-m", "mpicoll", "tune", "--budget", "1")
     assert tune.code != 0
     assert tune.output.count(f"mpicoll tune: {mistake}") == 1, tune.output
