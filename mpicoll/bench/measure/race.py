@@ -22,7 +22,7 @@ Call = Callable[[], object]
 WARMUP = 4
 #: ratios to the fastest call's from which a call leaves after so many rounds, if not one of them was below: one block
 #: alone may have met a disturbance
-HOPELESS = {1: 8.0, 2: 4.0, 3: 2.0, 5: 1.5}
+HOPELESS = {1: 8.0, 2: 4.0, 3: 2.0}
 #: how many times the upper end of the fastest one's interval the lower end of a call's must be for it to leave, from
 #: FEWEST rounds on
 SLOWER = 1.03
