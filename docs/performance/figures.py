@@ -99,7 +99,7 @@ def graph_cells(run: Run) -> Figures:
 
 
 def choices(run: Run, least: int, most: int) -> Figures:
-    """What is chosen today beside NCCL, from one message size in bytes to another."""
+    """Figures of the choices of today beside NCCL, from one message size in bytes to another."""
     found = {key: one for key, one in against.packaged_choices(run).items() if least <= key[1] <= most}
     if not found:
         return None

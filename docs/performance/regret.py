@@ -64,7 +64,7 @@ class Cells:
 
     @property
     def tuned_with(self) -> str:
-        """Who chose, with the number of cells where it is not the same for all."""
+        """The name of who chose, with the number of cells where it is not the same for all."""
         found = Counter(_who(row.get("reason", "")) for row in self.rows)
         parts = (f"{who} ({number} cells)" if len(found) > 1 else who for who, number in found.most_common())
         return ", ".join(parts)

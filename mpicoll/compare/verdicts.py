@@ -42,7 +42,7 @@ NOISY = math.log(2)
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a cell.
+    """The change of a cell.
 
     Attributes:
         pair: the cell.

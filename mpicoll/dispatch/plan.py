@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def choice(self) -> Choice:
-        """What runs, such as ring/8@host."""
+        """The choice that runs, such as ring/8@host."""
         return Choice(self.algorithm, self.segments, self.path)
 
     @property

@@ -1,4 +1,4 @@
-"""What the tuner measures: message sizes, the probes of a path, and the choices that are worth a try at each size."""
+"""The tuner's plan: message sizes, the probes of a path, and the choices that are worth a try at each size."""
 
 from __future__ import annotations
 

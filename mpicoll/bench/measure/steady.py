@@ -29,7 +29,7 @@ def loop() -> float:
 
 
 class Steadiness:
-    """What the loop took, each time; of rank 0 only.
+    """The times of the loop; of rank 0 only.
 
     Args:
         once: does the loop once, and returns its seconds.

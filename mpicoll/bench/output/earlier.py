@@ -26,7 +26,7 @@ NAMES = ("op", "bytes", "count", "dtype", "redop", "root", "ranks", "asked", "in
 
 @dataclass(frozen=True)
 class Earlier:
-    """What an earlier run has measured.
+    """The rows of an earlier run.
 
     Attributes:
         rows: of its file.

@@ -67,7 +67,7 @@ def verdict(ratio: Statistics) -> str:
 
 @dataclass(frozen=True)
 class Guidelines:
-    """Those of one call, which is the left side of all of them.
+    """The guidelines of one call, which is the left side of all of them.
 
     Attributes:
         call: what was measured.
@@ -83,7 +83,7 @@ class Guidelines:
 
     @cached_property
     def verdicts(self) -> dict[str, str]:
-        """What is said of each guideline, by the rival's name."""
+        """The verdict on each guideline, by the rival's name."""
         return {side.name: verdict(runner.ratio) for side, runner in self.rivals}
 
     @property

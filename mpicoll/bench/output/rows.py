@@ -95,7 +95,7 @@ class Measurement:
 
     @property
     def case(self) -> Case:
-        """What was called."""
+        """The case of the call."""
         return self.call.case
 
     @property

@@ -11,7 +11,7 @@ from mpicoll.bench.output.rows import Record, quantity, summary
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of a thing that is no collective call.
+    """A measurement of a thing that is no collective call.
 
     Attributes:
         op: name of what was measured.

@@ -24,7 +24,7 @@ SEGMENTS, PATH = 3, 7
 
 
 class CallRow(Row, Protocol):
-    """What was measured of one call."""
+    """A measurement of one call."""
 
     @property
     def call(self) -> MeasuredCall:
@@ -32,7 +32,7 @@ class CallRow(Row, Protocol):
 
 
 class CallLines(CallRow, Protocol):
-    """What was measured of one call, with lines of its own in the table."""
+    """A measurement of one call, with lines of its own in the table."""
 
     def cells(self) -> Iterator[tuple[str, ...]]:
         """Yield the cells behind those of the call, for each line of the table."""
