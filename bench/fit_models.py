@@ -2,28 +2,25 @@
 
     python bench/fit_models.py bench/results/2026-11-28-algorithms-4xH200.json --ranks 4 --path mapped
 
-Least squares of the relative errors, no parameter below 0 (needs scipy: pip install "mpicoll[bench]").  Prints, for the
-model of `analysis/cost.py` as it is and for the fitted one, by how much a prediction is off, and what it costs
-to call what the model holds for the best algorithm instead of what was the fastest.  Messages that a run does not
-name the segments of are taken to be cut as the model of today says, so fit before the model is changed.
+Least squares of the relative errors, no parameter below 0, as the tuner fits them.  Prints, for the model of
+`analysis/cost.py` as it is and for the fitted one, by how much a prediction is off, and what it costs to call what
+the model holds for the best algorithm instead of what was the fastest.  Messages that a run does not name the
+segments of are taken to be cut as the model of today says, so fit before the model is changed.
 """
 
 import argparse
 from collections import defaultdict
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 
 from mpicoll.algorithms import registry
-from mpicoll.analysis.cost import CostModel
 from mpicoll.bench.output.results import read
 from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.predict import best_segments, waves
-
-PARAMETERS = [field.name for field in fields(CostModel) if field.name not in ("call_byte", "source")]
-UNITS = [CostModel(**{name: float(name == one) for name in PARAMETERS}) for one in PARAMETERS]
+from mpicoll.tuning import fit
+from mpicoll.tuning.fit import PARAMETERS
 
 
 def measured(rows, ranks, path):
@@ -38,19 +35,13 @@ def measured(rows, ranks, path):
             facts = Facts(row["collective"], ranks, row["nbytes"], "device")
             whole = not PATHS[path].takes_segments
             pieces = waves(card, facts, path) if whole else int(cut or best_segments(card, facts, path)[0])
-            shares = [unit.seconds(card.cost, ranks, row["nbytes"], pieces) for unit in UNITS]
+            shares = fit.shares(card.cost, ranks, row["nbytes"], pieces)
             yield (row["collective"], row["nbytes"]), times[0] * 1e-6, shares
 
 
 def fitted(lines):
-    """Return the parameters."""
-    from scipy.optimize import nnls
-
-    relative = np.array([np.array(shares) / seconds for _, seconds, shares in lines])
-    scale = np.abs(relative).max(axis=0)
-    scale[scale == 0] = 1
-    found, _ = nnls(relative / scale, np.ones(len(lines)))
-    return found / scale
+    """Return the parameters, as the tuner fits them."""
+    return list(fit.fitted([fit.Sample(seconds, shares) for _, seconds, shares in lines]).values())
 
 
 def judged(lines, parameters):

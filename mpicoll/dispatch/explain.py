@@ -126,13 +126,7 @@ def _verdict(key: PlanKey, choice: Choice, known: Timing | None) -> Verdict:
     """Return the times of a choice, without a reason."""
     card = registry.get(key.facts.collective, choice.algorithm)
     seconds = predicted(card, key.facts, choice.path, choice.segments, key.tuning) if card.cost else None
-    times = {} if known is None else {_whole(c, known.memory): time for c, time in known.times.items()}
-    return Verdict(choice, seconds, times.get(choice))
-
-
-def _whole(choice: Choice, memory: str) -> Choice:
-    """Return a measured choice with what a table may leave out."""
-    return Choice(choice.algorithm, choice.segments or 1, choice.path or memory)
+    return Verdict(choice, seconds, known.whole.get(choice) if known else None)
 
 
 def _comparison(one: Verdict, chosen: Verdict, key: PlanKey, reason: str) -> str:

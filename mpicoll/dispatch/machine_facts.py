@@ -90,13 +90,18 @@ def local(mpi: str = "") -> MachineFacts:
 
 
 def cpu() -> str:
-    """Return the processor's model, free of the signs that part facts in a table."""
+    """Return the processor's model, as a table has it."""
+    return _plain(cpu_name())
+
+
+def cpu_name() -> str:
+    """Return the processor's model."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
-    names = [line.partition(":")[2] for line in text.splitlines() if line.startswith("model name")]
-    return _plain(names[0] if names else platform.machine())
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 def _gpu() -> str:
@@ -112,5 +117,5 @@ def _gpu() -> str:
 
 
 def _plain(name: str) -> str:
-    """Return a name without what means something in rules or patterns, each space single."""
+    """Return a name without the signs that part facts in a table or mean something in a pattern, each space single."""
     return " ".join("".join(" " if sign in ":;#*?[]=" else sign for sign in name).split())

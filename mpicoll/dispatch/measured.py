@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from mpicoll.dispatch.rules import Choice
 
@@ -28,6 +29,12 @@ class Timing:
     memory: str
     gpus: int
     times: dict[Choice, float]
+
+    @cached_property
+    def whole(self) -> dict[Choice, float]:
+        """The times, by choices with all that a table may leave out."""
+        times = self.times.items()
+        return {Choice(c.algorithm, c.segments or 1, c.path or self.memory): seconds for c, seconds in times}
 
     @property
     def calls(self) -> tuple[str, int, str, int]:
@@ -74,11 +81,10 @@ class Measured:
         self._cells: dict[tuple[str, str, int, int, int], Timing] = {}
         for timing in timings:
             self._cells[timing.collective, timing.memory, timing.gpus, timing.size, timing.nbytes] = timing
-            for choice, seconds in timing.times.items():
-                path = choice.path or timing.memory
-                name = timing.collective, timing.memory, timing.gpus, choice.algorithm, path
+            for choice, seconds in timing.whole.items():
+                name = timing.collective, timing.memory, timing.gpus, choice.algorithm, choice.path
                 curve = self._curves.setdefault(name, {}).setdefault(timing.size, Curve(timing.size))
-                curve.add(timing.nbytes, choice.segments or 1, seconds)
+                curve.add(timing.nbytes, choice.segments, seconds)
 
     def curve(self, name: Name, size: int) -> Curve | None:
         """Return an algorithm's curve on the nearest number of ranks, by their ratio, None if it has none."""

@@ -53,9 +53,9 @@ def predicted(card: Algorithm, facts: Facts, path: str, segments: int, tuning: T
         segments: number of segments.
         tuning: the tables in force.
     """
-    size, nbytes, row, model = facts.size, facts.nbytes or 0, PATHS[path], tuning.model(path)
-    cut = segments if row.takes_segments else pieces(card, model, size, nbytes, 0, row.wave)
-    curve = tuning.curve(facts.collective, size, facts.memory, facts.gpus, card.name, path)
+    model = tuning.model(path)
+    cut = pieces_on(path, card, model, facts.size, facts.nbytes or 0, segments)
+    curve = tuning.curve(facts.collective, facts.size, facts.memory, facts.gpus, card.name, path)
     return _seconds(card, facts, path, cut, model, curve)
 
 
@@ -80,9 +80,9 @@ def _seconds(card: Algorithm, facts: Facts, path: str, cut: int, model: CostMode
 @lru_cache(maxsize=4096)
 def _corrections(curve: Curve, card: Algorithm, path: str, model: CostModel) -> list[tuple[float, float]]:
     """Return (logarithm of a message size, logarithm of measured over predicted time) for what was measured."""
-    row, found = PATHS[path], []
+    found = []
     for nbytes, (segments, seconds) in sorted(curve.points.items()):
-        cut = segments if row.takes_segments else pieces(card, model, curve.size, nbytes, 0, row.wave)
+        cut = pieces_on(path, card, model, curve.size, nbytes, segments)
         formula = model.seconds(card.cost, curve.size, nbytes, cut)
         found.append((math.log(nbytes + 1), math.log(max(seconds, LEAST) / max(formula, LEAST))))
     return found
@@ -95,6 +95,21 @@ def _between(points: list[tuple[float, float]], x: float) -> float:
         return points[min(place, len(points) - 1)][1]
     (x0, y0), (x1, y1) = points[place - 1 : place + 1]
     return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+
+
+def pieces_on(path: str, card: Algorithm, model: CostModel, p: int, n: int, segments: int) -> int:
+    """Return into how many pieces a block is cut: the segments, or as many as a path of whole blocks makes by itself.
+
+    Args:
+        path: its name.
+        card: the algorithm.
+        model: of the path.
+        p: number of ranks.
+        n: bytes of the full vector.
+        segments: number of segments.
+    """
+    row = PATHS[path]
+    return segments if row.takes_segments else pieces(card, model, p, n, 0, row.wave)
 
 
 def waves(card: Algorithm, facts: Facts, path: str) -> int:

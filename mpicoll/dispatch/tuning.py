@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -64,21 +65,17 @@ class Tuning:
 
     def curve(self, collective: str, size: int, memory: str, gpus: int, algorithm: str, path: str) -> Curve | None:
         """Return what was measured of an algorithm; arguments as in `rules`, with the algorithm and its path."""
-        for table in self.tables:
-            for number in (gpus, 0):
-                found = table.measured.curve((collective, memory, number, algorithm, path), size)
-                if found:
-                    return found
-        return None
+        found = (t.measured.curve((collective, memory, n, algorithm, path), size) for t, n in self._knowing(gpus))
+        return next(filter(None, found), None)
 
     def timing(self, collective: str, size: int, memory: str, gpus: int, nbytes: int) -> Timing | None:
         """Return the times of just this message size, None if it was not measured; arguments as in `rules`."""
-        for table in self.tables:
-            for number in (gpus, 0):
-                found = table.measured.timing(collective, memory, number, size, nbytes)
-                if found:
-                    return found
-        return None
+        found = (t.measured.timing(collective, memory, n, size, nbytes) for t, n in self._knowing(gpus))
+        return next(filter(None, found), None)
+
+    def _knowing(self, gpus: int) -> Iterator[tuple[Table, int]]:
+        """Yield the tables, each with the numbers of GPUs under which it may know something."""
+        return ((table, number) for table in self.tables for number in (gpus, 0))
 
     def note(self, table: Table) -> str:
         """Return in words that a table is of another machine, "" if it is of this one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import CostModel
-from mpicoll.analysis.segments import pieces
 from mpicoll.dispatch.measured import Timing
-from mpicoll.dispatch.paths import PATHS
-from mpicoll.dispatch.rules import Choice
+from mpicoll.dispatch.predict import pieces_on
 
 #: parameters that are fitted
 PARAMETERS = tuple(field.name for field in fields(CostModel) if field.name not in ("call_byte", "source"))
@@ -46,22 +44,20 @@ def samples(timings: Iterable[Timing], path: str, model: CostModel) -> list[Samp
     """
     found = []
     for timing in timings:
-        for choice, seconds in timing.times.items():
-            if (choice.path or timing.memory) == path:
-                found.append(Sample(seconds, shares(timing, choice, path, model)))
+        for choice, seconds in timing.whole.items():
+            card = registry.get(timing.collective, choice.algorithm)
+            if choice.path == path and card.cost:
+                cut = pieces_on(path, card, model, timing.size, timing.nbytes, choice.segments)
+                found.append(Sample(seconds, shares(card.cost, timing.size, timing.nbytes, cut)))
     return [one for one in found if any(one.shares)]
 
 
-def shares(timing: Timing, choice: Choice, path: str, model: CostModel) -> tuple[float, ...]:
-    """Return the cost of a measured choice for each parameter alone; arguments as in `samples`."""
-    card, row = registry.get(timing.collective, choice.algorithm), PATHS[path]
-    if not card.cost:
-        return (0.0,) * len(PARAMETERS)
-    cut = choice.segments or 1 if row.takes_segments else pieces(card, model, timing.size, timing.nbytes, 0, row.wave)
-    return tuple(unit.seconds(card.cost, timing.size, timing.nbytes, cut) for unit in _UNITS)
+def shares(cost: str, p: int, n: int, s: int) -> tuple[float, ...]:
+    """Return a cost for each parameter alone; arguments as in `CostModel.seconds`."""
+    return tuple(unit.seconds(cost, p, n, s) for unit in _UNITS)
 
 
-def fitted(found: list[Sample]) -> dict[str, float]:
+def fitted(found: Sequence[Sample]) -> dict[str, float]:
     """Return the parameters with the least squares of relative errors, none below 0."""
     relative = np.array([np.array(one.shares) / one.seconds for one in found])
     scale = np.abs(relative).max(axis=0)

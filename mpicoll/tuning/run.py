@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -21,12 +20,12 @@ from mpicoll.bench.measure.backends import Backend, choose
 from mpicoll.bench.measure.clock import Clock, rest
 from mpicoll.bench.output import environment
 from mpicoll.bench.output.results import Results
+from mpicoll.bench.tables.bench import crowded
 from mpicoll.communicator import Communicator
 from mpicoll.dispatch.machine_facts import common
 from mpicoll.dispatch.table import Table
 from mpicoll.errors import MismatchError
 from mpicoll.runtime.context.contexts import context_of
-from mpicoll.runtime.mpi.waiter import cores
 from mpicoll.settings import format_bytes
 from mpicoll.tuning.contenders import LONGEST
 from mpicoll.tuning.file import place, refusal, write
@@ -37,7 +36,7 @@ from mpicoll.versions import mpi_library
 
 @dataclass(frozen=True)
 class TunerOptions:
-    """What is asked for.
+    """The command line, read.
 
     Attributes:
         calls: names of methods, in lower case.
@@ -89,8 +88,7 @@ def _check(asked: TunerOptions, world: MPI.Intracomm) -> None:
 
 def _begun(asked: TunerOptions, world: MPI.Intracomm, backend: Backend) -> Results:
     """Return rank 0's file of results with its header; raise ValueError on all ranks where it cannot be written."""
-    header = environment.collect([], world, Communicator(world), backend)
-    header["command"] = shlex.join(["python", "-m", "mpicoll", *sys.argv[1:]])
+    header = environment.collect(sys.argv[1:], world, Communicator(world), backend, program="mpicoll")
     results, why = Results(asked.json if world.rank == 0 else None, "mpicoll tune"), ""
     try:
         results.begin(mode="tune", facts=header, options={"budget": asked.seconds, "ranks": asked.ranks})
@@ -109,7 +107,7 @@ def _tuned(asked: TunerOptions, world: MPI.Intracomm, backend: Backend, results:
         if part != MPI.COMM_NULL:
             with _shown(number, world.rank) as tell:
                 tuner = _tuner(asked, part, backend, asked.seconds / len(numbers), tell)
-                found.append(tuner.run(asked.calls, asked.longest or LONGEST[tuner.memory]))
+                found.append(tuner.run(asked.calls, asked.longest or LONGEST[backend.memory]))
             for row in tuner.records():
                 results.add("row", mode="tune", **row)
             part.Free()
@@ -129,7 +127,7 @@ def _tuner(asked: TunerOptions, part: MPI.Intracomm, backend: Backend, seconds: 
         seconds: that it may take.
         tell: shows progress.
     """
-    clock = Clock(part, part.size > cores(), backend.synchronize)
+    clock = Clock(part, crowded(part), backend.synchronize)
     return Tuner(Communicator(part), backend, clock, seconds, tell)
 
 

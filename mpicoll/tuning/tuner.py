@@ -98,17 +98,12 @@ class Tuner:
         self.tell(1.0, "")
         return self.table
 
-    @property
-    def memory(self) -> str:
-        """Where the arrays live: "host" or "device"."""
-        return "host" if self.backend.kind == "numpy" else "device"
-
     def records(self) -> Iterator[Record]:
         """Yield a row for each time that was measured, with its interval, for a file of results."""
         for case, choice, runner in self.runners:
             way = Way(choice.algorithm, choice.segments, choice.path, "raced")
             ratio = quantity(runner.ratio.median, "", runner.ratio.spread)
-            call = MeasuredCall(case, way, False, str(choice), self.memory)
+            call = MeasuredCall(case, way, False, str(choice), self.backend.memory)
             yield call.record({"mpicoll": summary(runner.seconds)}, {"ratio to the reference": ratio})
 
     def _left(self, end: float) -> float:
@@ -143,11 +138,8 @@ class Tuner:
         calls = [Mpicoll(self.comm).bind(arrays, str(choice)) for choice in choices]
         found = race(calls, self.clock, self.world, Goal(PRECISE, seconds), self.now)
         facts = self._facts(arrays)
-        reference = next(one.seconds for one in found if one.ratio.low == one.ratio.high == 1)
-        known = [
-            (c, one) for c, one in zip(choices, found, strict=True) if one.ratio.number >= min(ROUNDS, reference.number)
-        ]
-        times = {choice: one.ratio.median * reference.median for choice, one in known}
+        least = min(ROUNDS, max(one.ratio.number for one in found))  # a race may end before that
+        times = {c: one.estimate for c, one in zip(choices, found, strict=True) if one.ratio.number >= least}
         key = case.call.row.name, case.nbytes
         timing = Timing(*key, self.comm.size, facts.memory, facts.gpus, times)
         if key in self.timings:

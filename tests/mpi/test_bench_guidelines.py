@@ -66,7 +66,7 @@ def test_a_slower_call_ends_with_figures_and_a_status_of_its_own(monkeypatch, fo
 
     def planned(calls, *how):
         times = [8 if place == 1 else 10 for place in range(len(calls))]
-        return [Runner(Statistics.of(np.full(9, t * 1e-6)), Statistics.of(np.full(9, t / 10))) for t in times]
+        return [Runner(Statistics.of(np.full(9, t * 1e-6)), Statistics.of(np.full(9, t / 10)), 1e-5) for t in times]
 
     monkeypatch.setattr(guidelines, "race", planned)
     status, found = checked(folder, "--op allreduce --sizes 96")

@@ -21,13 +21,13 @@ def around(value, width, number=20):
 
 def runner(ratio, width=0.01, **more):
     """What a race says of a call that takes so many times the 100 us of the reference."""
-    return Runner(around(ratio * 100e-6, width, **more), around(ratio, width, **more))
+    return Runner(around(ratio * 100e-6, width, **more), around(ratio, width, **more), 100e-6)
 
 
 def cell(linear=None, errors=(), nbytes=4000):
     """A bcast of 4000 B on 4 ranks, for which the ring was chosen: the reference."""
     case = make_case(CALLS["bcast"], nbytes, "float32", 4, "", 0)
-    runners = {RING: Runner(around(100e-6, 0.01), around(1.0, 0.0))} | ({LINEAR: linear} if linear else {})
+    runners = {RING: Runner(around(100e-6, 0.01), around(1.0, 0.0), 100e-6)} | ({LINEAR: linear} if linear else {})
     return Regret(MeasuredCall(case, Way("ring", 2, "host", "test"), False), RING, runners, dict(errors))
 
 
@@ -72,7 +72,7 @@ def test_a_row_has_both_choices_with_their_times():
 
 def test_the_time_of_the_fastest_is_what_it_is_where_the_chosen_one_ran():
     """Its own blocks may have had a faster machine: it left the race early."""
-    early = Runner(around(50e-6, 0.0), around(0.9, 0.0))
+    early = Runner(around(50e-6, 0.0), around(0.9, 0.0), 100e-6)
     (row,) = cell(early).cells()
     assert row[2] == "90.00"
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 class HostBackend:
     """NumPy's arrays."""
 
-    kind = "numpy"
+    kind, memory = "numpy", "host"
     device = -1
     xp: Any = np
     stream_pointer = 0
@@ -49,7 +49,7 @@ class HostBackend:
 class DeviceBackend:
     """CuPy's arrays on one device, on its current stream."""
 
-    kind = "cupy"
+    kind, memory = "cupy", "device"
 
     def __init__(self, number: int) -> None:
         """Make the device current: from here on, all arrays are made there."""

@@ -50,15 +50,22 @@ class Goal:
 
 @dataclass(frozen=True)
 class Runner:
-    """What a race says of a call.
+    """The result of a race for one call.
 
     Attributes:
         seconds: of its blocks' medians.
         ratio: of its blocks to those of the reference in the same round.
+        reference: median of the reference's blocks, in seconds.
     """
 
     seconds: Statistics
     ratio: Statistics
+    reference: float
+
+    @property
+    def estimate(self) -> float:
+        """Seconds that it takes where the reference ran: its own blocks may have had a faster machine."""
+        return self.ratio.median * self.reference
 
 
 class Race:
@@ -122,7 +129,10 @@ class Race:
 
     def runners(self) -> list[Runner]:
         """Return what was found of each call."""
-        return [Runner(Statistics.of(np.array(b)), Statistics.of(self.ratios(i))) for i, b in enumerate(self.blocks)]
+        seconds = [Statistics.of(np.array(blocks)) for blocks in self.blocks]
+        ratios = [Statistics.of(self.ratios(place)) for place in range(len(self.calls))]
+        reference = seconds[self.reference].median
+        return [Runner(own, ratio, reference) for own, ratio in zip(seconds, ratios, strict=True)]
 
 
 def race(calls: Sequence[Call], clock: Clock, world: Any, goal: Goal, now: Callable[[], float]) -> list[Runner]:

@@ -17,6 +17,8 @@ from mpi4py import MPI
 import mpicoll
 from mpicoll.bench.measure.backends import Backend
 from mpicoll.communicator import Communicator
+from mpicoll.dispatch.explain import plural
+from mpicoll.dispatch.machine_facts import cpu_name
 from mpicoll.runtime.context.contexts import context_of
 from mpicoll.runtime.mpi.environment import prepared
 from mpicoll.runtime.mpi.waiter import cores
@@ -32,7 +34,9 @@ CPU = "/sys/devices/system/cpu/cpu{}"
 CLOCKS = ("--query-gpu=index,uuid,pci.bus_id,clocks.sm,clocks.max.sm,clocks_throttle_reasons.active", "--format=csv")
 
 
-def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, backend: Backend) -> dict[str, Any]:
+def collect(
+    arguments: list[str], world: MPI.Intracomm, comm: Communicator, backend: Backend, program: str = "mpicoll.bench"
+) -> dict[str, Any]:
     """Return the facts with which the numbers are made, the same on all ranks; collective.
 
     Args:
@@ -40,12 +44,13 @@ def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, back
         world: all ranks.
         comm: the communicator that is measured.
         backend: where this rank's arrays live.
+        program: the module that measures.
     """
     aware = context_of(comm).cuda_aware
     places = world.allgather(place(backend))
     hosts = Counter(one["host"] for one in places)
     return {
-        "command": shlex.join(["python", "-m", "mpicoll.bench", *arguments]),
+        "command": shlex.join(["python", "-m", program, *arguments]),
         "date": datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"),
         "mpicoll": __version__,
         "commit": world.bcast(commit(Path(mpicoll.__file__).parents[1]) if world.rank == 0 else "", root=0),
@@ -53,7 +58,7 @@ def collect(arguments: list[str], world: MPI.Intracomm, comm: Communicator, back
         "hosts": dict(hosts),
         "cores": {one["host"]: one["cores"] for one in places},
         "places": places,
-        "cpu": _cpu(),
+        "cpu": cpu_name(),
         "buffers": backend.kind,
         "mpi": mpi_library(),
         "mpi_standard": ".".join(map(str, MPI.Get_version())),
@@ -76,7 +81,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
     """Return the header of the table."""
     cores_of = facts["cores"]
     where = ", ".join(
-        f"{host}: {_number(ranks, 'rank')} on {_number(cores_of[host], 'core')}"
+        f"{host}: {plural(ranks, 'rank')} on {plural(cores_of[host], 'core')}"
         for host, ranks in facts["hosts"].items()
     )
     version = f"mpicoll {facts['mpicoll']}" + (f", commit {facts['commit'][:12]}" if facts["commit"] else "")
@@ -199,12 +204,6 @@ def _said(command: list[str]) -> str:
         return ""
 
 
-def _cpu() -> str:
-    text = _text("/proc/cpuinfo")
-    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
 def _cuda(backend: Backend) -> dict[str, str]:
     """Return the versions of CUDA, which CuPy knows."""
     if backend.kind == "numpy":
@@ -227,7 +226,3 @@ def _device(backend: Backend) -> str:
     properties = backend.xp.cuda.runtime.getDeviceProperties(backend.device)
     bus = backend.xp.cuda.Device(backend.device).pci_bus_id
     return f"GPU {backend.device} {properties['name'].decode()} at {bus}"
-
-
-def _number(number: int, word: str) -> str:
-    return f"{number} {word}" + ("" if number == 1 else "s")

@@ -139,8 +139,7 @@ class Bench:
 
     def called(self, job: Job, way: Way, in_place: bool) -> MeasuredCall:
         """Return a job's call in one form, for its row."""
-        memory = "host" if self.backend.kind == "numpy" else "device"
-        return MeasuredCall(job.case, way, in_place, job.algorithm or "auto", memory)
+        return MeasuredCall(job.case, way, in_place, job.algorithm or "auto", self.backend.memory)
 
     def head(self, *columns: Column) -> None:
         """Print the head of a table of calls, as wide as the terminal."""

@@ -78,11 +78,6 @@ class Regret:
         """The half-width of the ratio's interval, 0 where the chosen one is the fastest."""
         return self.runners[self.fastest].ratio.half_width
 
-    @property
-    def _fastest_seconds(self) -> float:
-        """The fastest one's time, if it had run as long as the chosen one."""
-        return self.runners[self.chosen].seconds.median * self.runners[self.fastest].ratio.median
-
     def record(self) -> Record:
         """Return it for the file."""
         figures = {
@@ -97,7 +92,8 @@ class Regret:
         """Yield its cells."""
         notes = {"tied": self.tied and self.percent, "uncertain": self.half_width > CERTAIN}
         yield (
-            *(micro(self.runners[self.chosen].seconds.median), str(self.fastest), micro(self._fastest_seconds)),
+            *(micro(self.runners[self.chosen].seconds.median), str(self.fastest)),
+            micro(self.runners[self.fastest].estimate),
             *(f"{self.percent:.1f}", _percent(100 * self.half_width)),
             " ".join(note for note, true in notes.items() if true),
         )
@@ -125,7 +121,7 @@ def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Regret:
     goal = Goal(bench.options.width, seconds, 0)
     found = dict(zip(able, race(calls, bench.clock, bench.world, goal, bench.budget.now), strict=True))
     errors = {
-        choice: abs(one.seconds / (found[choice].ratio.median * found[chosen].seconds.median) - 1)
+        choice: abs(one.seconds / found[choice].estimate - 1)
         for choice, one in able.items()
         if one and one.seconds and found[choice].ratio.half_width <= CERTAIN
     }
