@@ -30,6 +30,7 @@ from mpicoll.runtime.call.decision import Call
 from mpicoll.runtime.call.shortcut import noted
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.contexts import context_of, free_context_of, known_context_of, started_context_of
+from mpicoll.runtime.context.remembered import Identity
 from mpicoll.runtime.groups.calls import run_lists
 from mpicoll.runtime.progress import turns
 from mpicoll.runtime.progress.modes import modes
@@ -56,7 +57,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI
     _rules: str
     _context: Context | None
     #: calls by the identity of their arrays (see `runtime/call/shortcut.py`)
-    _identities: dict[tuple[str, int, int], tuple[Any, ...]]
+    _identities: dict[Identity, tuple[Any, ...]]
 
     def __new__(cls, comm: MPI.Intracomm = MPI.COMM_WORLD, *, algorithms: str | None = None) -> Communicator:
         if not isinstance(comm, MPI.Comm):
@@ -106,11 +107,14 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI
         everything is at hand: each look-up and each call of another one takes time.
         """
         identities = {} if is_finalized() else self._identities  # MPI could not be asked for an address
-        known = identities.get((method, id(arguments[0]), id(arguments[1])))
+        try:
+            known = identities.get((method, algorithm, id(arguments[0]), id(arguments[1])))
+        except TypeError:  # a list for an algorithm's name, which is refused below
+            known, identities = None, {}
         if known is None or not (
             (checks := known[2][4]) is None or (checks[0](arguments[0]) and checks[1](arguments[1]))
         ):
-            known = noted(identities, method, arguments)
+            known = noted(identities, method, arguments, algorithm)
         if known is not None:
             asked, where, (context, turn, bound, actions, _), remembered, _ = known
             rest, exact, wanted, given, rules, scope, assigned, registered = asked
@@ -170,7 +174,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI
             context = self._context = started_context_of(self, self._rules)
             self._identities = context.cache.identities
         call = Call(context, "nonblocking", method, arguments, algorithm, stream, self._rules)
-        known = shortcut.looked_up(self._identities, method, arguments)
+        known = shortcut.looked_up(self._identities, method, arguments, algorithm)
         found = shortcut.found(known, arguments, algorithm, stream, self._rules)
         return Request(call, starting.nonblocking(call, found))
 

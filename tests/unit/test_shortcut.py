@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from itertools import count
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from mpi4py import MPI
 
@@ -109,6 +110,21 @@ def test_another_call_is_not(machine):
         ((x, y, MPI.SUM), "ring", given, "Reduce"),
     ):
         assert not machine.ran(arguments, algorithm, stream, method)
+
+
+@pytest.mark.parametrize("kind", ["device", "host"])
+def test_calls_that_compare_algorithms_on_the_same_arrays_are_both_known(machine, kind):
+    x, y = (Array(), Array()) if kind == "device" else (np.zeros(3), np.zeros(3))
+    for algorithm in (None, "ring", "linear"):
+        machine.note((x, y, MPI.SUM), algorithm)
+    assert all(machine.ran((x, y, MPI.SUM), algorithm) for algorithm in ("ring", None, "linear", "ring"))
+
+
+def test_a_list_for_the_name_of_an_algorithm_goes_the_long_way(machine):
+    x, y = Array(), Array()
+    machine.note((x, y, MPI.SUM), "ring")
+    assert not machine.ran((x, y, MPI.SUM), ["ring"])
+    assert shortcut.looked_up(machine.known, "Allreduce", (x, y), ["ring"]) is None
 
 
 @pytest.mark.parametrize(("root", "other"), [(0, False), (1, True), (1, 1.0), (0, 0.0), (300, int("300"))])
@@ -241,7 +257,7 @@ def test_a_call_that_is_forgotten_is_not_found_by_its_arrays(machine):
     machine.note((x, y, MPI.SUM))
     with mpicoll.override(plan_cache=1):
         machine.note((y, x, MPI.SUM))
-    assert list(machine.known) == [("Allreduce", y.place, x.place), ("Allreduce", id(y), id(x))]
+    assert list(machine.known) == [("Allreduce", None, y.place, x.place), ("Allreduce", None, id(y), id(x))]
 
 
 @pytest.mark.parametrize("goes", [0, 1])
@@ -253,8 +269,8 @@ def test_a_call_goes_with_its_arrays_whose_identity_another_one_may_get(machine,
     gone = weakref.ref(arrays.pop(goes))
     gc.collect()
     assert gone() is None
-    found = {("Allreduce", *places), ("Allreduce", places[1 - goes], id(0)), ("Allreduce", id(arrays[0]), id(0))}
-    assert set(machine.known) == found
+    left = [places, [places[1 - goes], id(0)], [id(arrays[0]), id(0)]]
+    assert set(machine.known) == {("Allreduce", None, *one) for one in left}
 
 
 def test_a_root_that_is_a_large_number_keeps_its_identity(machine):

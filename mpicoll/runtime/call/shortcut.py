@@ -3,8 +3,10 @@
 A call on the path mapped is one launch of about 2 us, and one of 8 bytes on the host takes 4.  So where
 `Communicator._run` sees the same objects as in an earlier call, or others in the same places, it computes no key:
 
-    ("Allreduce", id(x), id(y)) -> (arguments as they were, device and stream as they were, what is run)
-    ("Allreduce", (address, elements), (address, elements)) -> the same
+    ("Allreduce", algorithm, id(x), id(y)) -> (arguments as they were, device and stream as they were, what is run)
+    ("Allreduce", algorithm, (address, elements), (address, elements)) -> the same
+
+The algorithm, mostly None, is in it so that calls that compare algorithms on the same arrays do not take turns in vain.
 
 A CuPy array cannot be given other memory, another dtype or another size, so its identity says it all, as long as
 it lives.  Of all else identity and place are hints, and what reading sees is compared: a NumPy array can be changed
@@ -67,7 +69,7 @@ def note(
     asked = rest, exact, algorithm, stream, rules, settings.scope(), settings.assigned, registry.changes[0]
     run = context, context.turn, bound, _actions(context, call, bound)
     where, cache, taken = _where_now(call), context.cache, context.cache.identities if call.found <= PATIENCE else ()
-    place, identity = place_of(method, arguments), (method, id(arguments[0]), id(arguments[1]))
+    place, identity = place_of(*asked_for[:3]), (method, algorithm, id(arguments[0]), id(arguments[1]))
     if place not in taken:
         cache.note_identity(call, place, [], [], (asked, where, (*run, checks), call))
     if identity in taken:
@@ -105,7 +107,7 @@ def _actions(context: Context, call: Remembered, bound: Bound) -> list[Action]:
 
 
 def noted(
-    identities: dict[Identity, tuple[Any, ...]], method: str, arguments: tuple[Any, ...]
+    identities: dict[Identity, tuple[Any, ...]], method: str, arguments: tuple[Any, ...], algorithm: Any
 ) -> tuple[Any, ...] | None:
     """Return what was noted of a call whose buffers are where these are, and equal; None if there is none.
 
@@ -113,10 +115,11 @@ def noted(
         identities: of a communicator's cache.
         method: the call.
         arguments: as in the call.
+        algorithm: as in the call.
     """
     if len(arguments) < 2 or not identities:
         return None
-    known = identities.get(place_of(method, arguments))
+    known = identities.get(place_of(method, arguments, algorithm))
     if known is None:
         return None
     one, other = known[2][4]
@@ -124,28 +127,32 @@ def noted(
 
 
 def looked_up(
-    identities: dict[Identity, tuple[Any, ...]], method: str, arguments: tuple[Any, ...]
+    identities: dict[Identity, tuple[Any, ...]], method: str, arguments: tuple[Any, ...], algorithm: Any
 ) -> tuple[Any, ...] | None:
     """Return what was noted of a call with these buffers, or in their places; as `Communicator._run` does in line."""
     if len(arguments) < 2 or MPI.Is_finalized():
         return None
     one, other = arguments[0], arguments[1]
-    known = identities.get((method, id(one), id(other)))
+    try:
+        known = identities.get((method, algorithm, id(one), id(other)))
+    except TypeError:  # a list for an algorithm's name, which is refused later
+        return None
     checks = known and known[2][4]
     if known is None or not (checks is None or (checks[0](one) and checks[1](other))):
-        return noted(identities, method, arguments)
+        return noted(identities, method, arguments, algorithm)
     return known
 
 
-def place_of(method: str, arguments: tuple[Any, ...]) -> Identity:
+def place_of(method: str, arguments: tuple[Any, ...], algorithm: Any) -> Identity:
     """Return under what a call is noted whatever objects its buffers are; what it leaves out is compared.
 
     Args:
         method: the call, such as "Allreduce".
         arguments: as in the call, at least two.
+        algorithm: as in the call.
     """
     one, other = arguments[0], arguments[1]
-    return method, _places[type(one)](one), _places[type(other)](other)
+    return method, algorithm, _places[type(one)](one), _places[type(other)](other)
 
 
 class _Places(dict[type, Callable[[Any], Any]]):

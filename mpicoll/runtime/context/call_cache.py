@@ -6,7 +6,7 @@ array cannot be given other memory, another dtype or another size.  A call whose
 not decided again where another one of its signature was.  The least recently used call goes first.
 
     (*signature, address, address) -> Remembered(operands, plan, programs {(slot, stream): Bound})
-    (method, id(sendbuf), id(recvbuf)) -> the same, with all that must be as it was
+    (method, algorithm, id(sendbuf), id(recvbuf)) -> the same, with all that must be as it was
     signature -> Decided(operands, plan), of which a Remembered is made for any addresses
 
 Where a program can be aimed at any arrays, the first call with new ones runs that of its signature.  What comes

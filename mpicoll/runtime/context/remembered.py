@@ -14,8 +14,8 @@ from mpicoll.runtime.program.bound import Bound
 
 #: slot and stream for which a program is bound
 Where = tuple[int, int]
-#: method, and the identities or places of its first two arguments
-Identity = tuple[str, Any, Any]
+#: method, algorithm, and the identities or places of its first two arguments
+Identity = tuple[str, Any, Any, Any]
 #: signature, and two addresses, see `call/call_key.py`
 Key = tuple[Any, ...]
 
