@@ -1,6 +1,8 @@
 """How the benchmark measures: common starts, fewer ranks than there are, the order of jobs, and its budget."""
 
+import os
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from mpi4py import MPI
 
 from mpi.benching import results
 from mpicoll.bench.measure import clock
+from mpicoll.bench.measure.affinity import Affinity
 from mpicoll.bench.measure.clock import Clock, offset, rest
 from mpicoll.bench.output.results import read
 from mpicoll.bench.run import run
@@ -123,3 +126,16 @@ def test_a_clock_that_is_not_steady_is_in_the_file_and_on_the_screen(folder, mon
     assert note.startswith("WARNING: the clock was not steady")
     if RANK == 0:
         assert f"# {note}" in capfd.readouterr().out
+
+
+def test_ranks_that_outnumber_cores_are_dealt_onto_them_and_are_free_again():
+    before = os.sched_getaffinity(0)
+    with Affinity.of(MPI.COMM_WORLD) as affinity:
+        affinity.deal()
+        found = MPI.COMM_WORLD.allgather(os.sched_getaffinity(0))
+    assert os.sched_getaffinity(0) == before
+    if 1 < len(before) < SIZE:
+        shares = Counter(core for cores in found for core in cores).values()
+        assert (sum(shares), max(shares) - min(shares)) == (SIZE, int(SIZE % len(before) > 0))
+    else:
+        assert found == [before] * SIZE

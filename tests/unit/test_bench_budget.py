@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mpicoll.bench.errors import RefusedError
+from mpicoll.bench.measure.affinity import Affinity
 from mpicoll.bench.measure.budget import ENOUGH, FIRST, GRACE, MOST, RESERVE, Budget, certain, measure
 
 
@@ -19,6 +20,7 @@ class Clock:
 
     def __init__(self, scale=1.0):
         self.now, self.taken, self.scale = 0.0, [], scale
+        self.affinity = Affinity(0, 1, [0])
 
     def take(self, call, calls):
         for _ in range(calls):

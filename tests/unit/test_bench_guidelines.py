@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mpicoll.bench.contestants.contestant import Way
+from mpicoll.bench.measure.affinity import Affinity
 from mpicoll.bench.measure.race import Goal, race
 from mpicoll.bench.measure.statistics import FEWEST, Statistics
 from mpicoll.bench.output.earlier import Earlier
@@ -57,7 +58,7 @@ class Alone:
 class Clock:
     """Calls take as many seconds as they say; all else takes none."""
 
-    now = 0.0
+    now, affinity = 0.0, Affinity(0, 1, [0])
 
     def take(self, call, calls):
         seconds = np.array([call() for _ in range(calls)])

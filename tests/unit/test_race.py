@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from mpicoll.bench.measure import race as module
-from mpicoll.bench.measure.race import BLOCK, HOPELESS, LEAST_ROUNDS, MOST, MOST_ROUNDS, WARMUP, Goal, race
+from mpicoll.bench.measure.affinity import Affinity
+from mpicoll.bench.measure.race import BLOCK, LEAST_ROUNDS, MOST, MOST_ROUNDS, WARMUP, Goal, race
 from mpicoll.bench.measure.statistics import FEWEST
 
 #: timed calls of the first round
@@ -24,6 +25,7 @@ class Clock:
         self.seconds, self.noise, self.slowed = seconds, noise, slowed
         self.now, self.made, self.blocks = 0.0, 0, []
         self.random = np.random.default_rng(3)
+        self.affinity = Affinity(0, 1, [0])
 
     def calls(self):
         return [lambda place=place: self.called(place) for place in range(len(self.seconds))]
@@ -79,11 +81,55 @@ def test_ratios_are_to_the_call_that_is_given():
     assert [one.ratio.median for one in found] == pytest.approx([0.5, 1])
 
 
-def test_a_hopeless_call_leaves_after_the_first_round_and_a_slow_one_later():
-    assert HOPELESS == {1: 8.0, 2: 4.0, 3: 2.0}
+def test_a_hopeless_call_leaves_after_the_second_round_and_a_slow_one_later():
     clock = Clock([1e-3, 8.1e-3, 4.1e-3, 2.1e-3, 1.6e-3, 1.01e-3])
     raced(clock)
-    assert [clock.rounds(place) for place in range(6)] == [LEAST_ROUNDS, 1, 2, 3, FEWEST, LEAST_ROUNDS]
+    assert [clock.rounds(place) for place in range(6)] == [LEAST_ROUNDS, 2, 3, 5, FEWEST, LEAST_ROUNDS]
+
+
+@pytest.mark.parametrize("when", [1, 2])
+def test_a_call_whose_first_or_second_block_was_a_hundred_times_too_long_stays(when):
+    clock = Clock([1e-3, 1e-3])
+    calls, take = clock.calls(), clock.take
+
+    def disturbed(call, number):
+        found = take(call, number)
+        return 100 * found if clock.place == 1 and clock.rounds(1) == when else found
+
+    clock.take = disturbed
+    _, second = race(calls, clock, Alone(), Goal(0.02, 1e9), lambda: clock.now)
+    assert second.ratio.number >= LEAST_ROUNDS
+
+
+class Dealing:
+    """Counts what a race does with the ranks' places."""
+
+    def __init__(self):
+        self.deals, self.free = 0, True
+
+    def deal(self):
+        self.deals, self.free = self.deals + 1, False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.free = True
+
+
+def test_ranks_are_dealt_for_each_round_and_free_at_the_end():
+    clock = Clock([1e-3, 2e-3])
+    clock.affinity = Dealing()
+    fast, _ = raced(clock)
+    assert (clock.affinity.deals, clock.affinity.free) == (fast.ratio.number, True)
+
+
+def test_ranks_are_free_after_a_call_that_raised():
+    clock = Clock([1e-3])
+    clock.affinity = Dealing()
+    with pytest.raises(ZeroDivisionError):
+        race([lambda: 1 / 0], clock, Alone(), Goal(0.02, 1e9), lambda: clock.now)
+    assert (clock.affinity.deals, clock.affinity.free) == (1, True)
 
 
 def test_one_disturbed_block_lets_no_call_go():
@@ -115,7 +161,7 @@ def test_one_that_may_be_as_fast_stays():
 def test_the_reference_stays_however_slow_it_is():
     clock = Clock([9e-3, 1e-3, 5e-3])
     found = raced(clock, reference=0)
-    assert [clock.rounds(place) for place in range(3)] == [LEAST_ROUNDS, LEAST_ROUNDS, 2]
+    assert [clock.rounds(place) for place in range(3)] == [LEAST_ROUNDS, LEAST_ROUNDS, 3]
     assert found[1].ratio.median == pytest.approx(1 / 9)
 
 

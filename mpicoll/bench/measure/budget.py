@@ -26,7 +26,7 @@ ENOUGH = 12
 MOST = 1000
 #: seconds that a measurement gets if warm-up and the first timed calls fit into them, however long it took to prepare
 GRACE = 0.1
-#: blocks into which the timed calls are divided where several calls are timed in turn
+#: blocks into which the timed calls are divided where several calls are timed in turn, or ranks are dealt onto cores
 ROUNDS = 5
 #: part of a run's time that is not shared: measurements that take longer than their share do so at its cost
 RESERVE = 0.2
@@ -159,11 +159,13 @@ def _in_turn(calls: Sequence[Callable[[], object]], clock: Clock, number: int) -
 
     The first call of a block finds the caches as the other call left them, and is not timed.
     """
-    if len(calls) == 1:
+    if len(calls) == 1 and not clock.affinity.dealt:
         return [clock.take(calls[0], number)]
     taken: list[Samples] = [[] for _ in calls]
-    for block in split(number, min(ROUNDS, number)):
-        for call, found in zip(calls, taken, strict=True):
-            call()
-            found.append(clock.take(call, block))
+    with clock.affinity as ranks:
+        for block in split(number, min(ROUNDS, number)):
+            ranks.deal()
+            for call, found in zip(calls, taken, strict=True):
+                call()
+                found.append(clock.take(call, block))
     return [np.concatenate(blocks) for blocks in taken]

@@ -19,6 +19,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from mpicoll.bench.measure.affinity import Affinity
+
 #: kinds of common starts
 SYNCS = ("barrier", "window")
 #: seconds by which an agreed start is ahead: first and at most
@@ -49,6 +51,7 @@ class Clock:
         self, world: MPI.Intracomm, yielding: bool, synchronize: Callable[[], object], sync: str = "barrier"
     ) -> None:
         self.world, self.yielding, self.synchronize = world, yielding, synchronize
+        self.affinity = Affinity.of(world)
         self.ahead = AHEAD[0]
         self.offset = 0.0 if sync == "barrier" else offset(world, MPI.Get_processor_name())
         self.start = self._after_a_barrier if sync == "barrier" else self._at_a_time

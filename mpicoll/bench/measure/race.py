@@ -7,6 +7,7 @@ block.  A machine that is now fast and now slow would otherwise have medians of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +21,9 @@ from mpicoll.bench.measure.statistics import FEWEST, Statistics
 Call = Callable[[], object]
 #: calls of each before the first round, in which kernels are compiled and memory is mapped
 WARMUP = 4
-#: ratios to the fastest call's from which a call leaves after so many rounds, if not one of them was below: one block
-#: alone may have met a disturbance
-HOPELESS = {1: 8.0, 2: 4.0, 3: 2.0}
+#: ratios to the fastest call's from which a call leaves after so many rounds, if not one of them was below: a block or
+#: two may have met a disturbance
+HOPELESS = {1: math.inf, 2: 8.0, 3: 4.0, 5: 2.0}
 #: how many times the upper end of the fastest one's interval the lower end of a call's must be for it to leave, from
 #: FEWEST rounds on
 SLOWER = 1.03
@@ -86,6 +87,7 @@ class Race:
 
     def round(self) -> None:
         """Time a block of each call that is left, and let go those that are slower for sure."""
+        self.clock.affinity.deal()
         for place in self.left:
             self.blocks[place].append(self._block(place))
         self.rounds += 1
@@ -146,10 +148,11 @@ def race(calls: Sequence[Call], clock: Clock, world: Any, goal: Goal, now: Calla
         now: seconds on some clock.
     """
     run = Race(calls, clock, goal)
-    run.round()
-    start, over = now(), False
-    while not over:
-        run.left, over = world.bcast((run.left, run.done or now() - start >= goal.seconds), root=0)
-        if not over:
-            run.round()
+    with clock.affinity:
+        run.round()
+        start, over = now(), False
+        while not over:
+            run.left, over = world.bcast((run.left, run.done or now() - start >= goal.seconds), root=0)
+            if not over:
+                run.round()
     return run.runners()
