@@ -52,18 +52,19 @@ def test_the_plan_says_so(comm, memory):
         assert comm.Get_plan("Allreduce", x, y, algorithm="ring@mapped").path == "mapped"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_protocol_is_the_one_that_is_tested(kinds, monkeypatch, memory, kind):
+@pytest.mark.parametrize("name", ["lines", "slices"])
+def test_the_protocol_is_the_one_that_is_tested_and_narrow_inboxes_have_fewer_slots(kinds, monkeypatch, memory, name):
     """On a machine without NVLink both are `slices`."""
     from mpicoll.runtime.paths.mapped import kernel
 
-    comm, taken = kinds.comm(kind, monkeypatch), []
-    choose = kernel.protocol_for
+    choose, taken = kernel.protocol_for, []
     monkeypatch.setattr(kernel, "protocol_for", lambda *given: taken.append(choose(*given)) or taken[-1])
-    comm.Allreduce(memory.xp.ones(1234), memory.xp.zeros(1234), algorithm="ring@mapped")
-    (protocol, slots), peers = taken[0], comm._get_context().attached["mapped"]
-    assert protocol.name == (kind.split()[-1] if peers.linked else "slices")
-    assert (slots < 100) is kind.startswith("narrow")
+    for kind in (name, f"narrow {name}"):
+        comm = kinds.comm(kind, monkeypatch)
+        comm.Allreduce(memory.xp.ones(1234), memory.xp.zeros(1234), algorithm="ring@mapped")
+    (wide, slots), (narrow, fewer) = taken
+    assert {wide.name, narrow.name} == {name if comm._get_context().attached["mapped"].linked else "slices"}
+    assert fewer < slots
 
 
 @pytest.mark.parametrize(("method", "algorithm"), ALGORITHMS)
