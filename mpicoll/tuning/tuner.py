@@ -42,6 +42,8 @@ PROBE = 0.1
 ROUNDS = 3
 #: sizes as near as this, by their ratio, need none between them
 NEAR = 1.3
+#: how many times that of a longer message a size's least time is where something disturbed its race
+DISTURBED = 1.5
 
 #: is told after each measurement how much is done, from 0 to 1, and what was measured
 Tell = Callable[[float, str], None]
@@ -183,17 +185,30 @@ class Tuner:
         return context_of(self.comm).machine
 
     def _refine(self, names: list[str]) -> None:
-        """Measure between sizes at which the winner changes, the widest gap first, while there is time."""
+        """Measure again what was disturbed, then where the winner changes, the widest gap first, until the time is up."""
         end, tried = self.start + self.seconds, set[tuple[str, int]]()
         while True:
-            gaps = [gap for gap in sorted(self._gaps(names), reverse=True) if gap[1:] not in tried]
+            found = [*self._disturbed(names), *sorted(self._gaps(names), reverse=True)]
+            gaps = [gap for gap in found if gap[1:] not in tried]
             gaps, left = self.world.bcast(gaps, root=0), self._left(end)
             if not gaps or left <= 0:
                 return
-            _, name, nbytes = gaps[0]
+            ratio, name, nbytes = gaps[0]
             tried.add((name, nbytes))  # where there is no size between, the same is measured again, but once
-            self._measure(name, nbytes, max(left / len(gaps), 0.05), hopeless=FAR)
+            if ratio == math.inf:
+                del self.timings[CALLS[name].row.name, nbytes]
+            self._measure(name, nbytes, max(left / len(gaps), 0.05), hopeless=HOPELESS if ratio == math.inf else FAR)
             self.tell(1 - (1 - PLANNED) * left / max(self.seconds * (1 - PLANNED), 1e-9), name)
+
+    def _disturbed(self, names: list[str]) -> Iterator[tuple[float, str, int]]:
+        """Yield (infinity, call, size) for each size that takes longer than a longer message: it should not."""
+        for name in names:
+            shortest = math.inf
+            for timing in reversed(self._of(CALLS[name].row.name)):
+                seconds = min(timing.times.values())
+                if seconds > DISTURBED * shortest:
+                    yield math.inf, name, timing.nbytes
+                shortest = min(seconds, shortest)
 
     def _gaps(self, names: list[str]) -> Iterator[tuple[float, str, int]]:
         """Yield (ratio of two measured sizes between which the choice changes, call, the size there)."""

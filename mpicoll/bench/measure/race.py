@@ -28,7 +28,7 @@ HOPELESS = {1: math.inf, 2: 8.0, 3: 4.0, 5: 2.0}
 #: FEWEST rounds on
 SLOWER = 1.03
 #: seconds of a block of one call, and timed calls in it at most
-BLOCK, MOST = 0.004, 40
+BLOCK, MOST = 0.002, 20
 #: rounds at least before the half-widths may end the race, and rounds at most
 LEAST_ROUNDS, MOST_ROUNDS = 8, 400
 
