@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from mpicoll.bench.errors import RequestError, anywhere
 from mpicoll.bench.interruption import FORWARDED, Interruption
 from mpicoll.bench.measure.backends import choose
 from mpicoll.bench.measure.budget import Budget
+from mpicoll.bench.measure.clock import rest
+from mpicoll.bench.measure.visits import VISITS
 from mpicoll.bench.output import environment
 from mpicoll.bench.output.earlier import earlier
 from mpicoll.bench.output.report import Closing, Report, silent
@@ -123,11 +126,10 @@ def _run(arguments: list[str], options: Options, world: MPI.Intracomm, report: R
     todo = {number: report.earlier.left(found) for number, found in todo.items()}
     left = sum(len(job.forms) for found in todo.values() for job in found)
     left += sum(not report.earlier.patterns(nbytes, n) for n in parts for nbytes in patterns.sizes(options))
-    bench.budget = Budget(world, options.budget, left)
+    visits = VISITS if options.mode == "regret" else 1
+    bench.budget = Budget(world, options.budget, visits * left)
     bench.calls = CallColumns(every, options, bench.backend.device < 0)
-    for number, part in parts.items():
-        if not world.bcast(report.interruption, root=0):
-            _measure(bench, part, todo[number])
+    _measure_all(bench, parts, todo, visits)
     report.notes += [bench.steady.warning] if bench.steady.warning else []
     return ended(report, world)
 
@@ -138,18 +140,35 @@ def _method(options: Options) -> dict[str, Any]:
     return {name: getattr(options, name) for name in METHOD} | own
 
 
-def _measure(bench: Bench, part: Bench | None, todo: list[Job]) -> None:
+def _measure_all(bench: Bench, parts: dict[int, Bench | None], todo: dict[int, list[Job]], visits: int) -> None:
+    """Measure each number of ranks, in so many visits; arguments as in `_measure`, by number of ranks."""
+    for visit, number in product(range(1, visits + 1), parts):
+        if not bench.world.bcast(bench.report.interruption, root=0):
+            _measure(bench, parts[number], todo[number], visit)
+    for part in parts.values():
+        _leave(bench, part)
+
+
+def _measure(bench: Bench, part: Bench | None, todo: list[Job], visit: int) -> None:
     """Measure the jobs of a number of ranks, while the other ranks sleep; collective.
 
     Args:
         bench: the run on all ranks.
         part: the same on those that take part; None on another one.
         todo: the jobs.
+        visit: number of the visit to them.
     """
     if part:
         bench.budget.world = part.world
-        part.budget, part.calls = bench.budget, bench.calls
+        part.budget, part.calls, part.visit = bench.budget, bench.calls, visit
         TABLES[part.options.mode](part, part.paced(todo))
+    rest(bench.world)
+
+
+def _leave(bench: Bench, part: Bench | None) -> None:
+    """Write what is not yet written of a number of ranks, and free it; arguments as in `_measure`."""
+    if part and part.options.mode == "regret":
+        regret.write_rest(part)
     bench.leave(part)
 
 

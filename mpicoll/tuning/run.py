@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
+from itertools import product, repeat
 from pathlib import Path
 
 from mpi4py import MPI
@@ -18,6 +20,7 @@ from rich.table import Table as Grid
 from mpicoll.bench.errors import anywhere
 from mpicoll.bench.measure.backends import Backend, choose
 from mpicoll.bench.measure.clock import Clock, rest
+from mpicoll.bench.measure.visits import VISITS
 from mpicoll.bench.output import environment
 from mpicoll.bench.output.results import Results
 from mpicoll.bench.tables.bench import crowded
@@ -57,12 +60,17 @@ class TunerOptions:
     json: Path | None = None
 
 
+#: returns what is told of a number of ranks
+Shown = Callable[[int], Tell]
+
+
 def run(asked: TunerOptions) -> int:
     """Measure, write the table, and say where it is; return the exit status. Collective over all ranks."""
     world = MPI.COMM_WORLD
     try:
         _check(asked, world)
         backend = choose(asked.buffers, world)
+        asked = replace(asked, longest=asked.longest or LONGEST[backend.memory])
         results = _begun(asked, world, backend)
     except (ValueError, MismatchError) as error:
         if world.rank == 0:
@@ -101,47 +109,60 @@ def _begun(asked: TunerOptions, world: MPI.Intracomm, backend: Backend) -> Resul
 
 
 def _tuned(asked: TunerOptions, world: MPI.Intracomm, backend: Backend, results: Results) -> int:
-    numbers, found, begin = asked.ranks or (world.size,), list[Table](), time.monotonic()
-    for number in numbers:
-        part = MPI.Intracomm(world.Split(0 if world.rank < number else MPI.UNDEFINED))
-        if part != MPI.COMM_NULL:
-            with _shown(number, world.rank) as tell:
-                tuner = _tuner(asked, part, backend, asked.seconds / len(numbers), tell)
-                found.append(tuner.run(asked.calls, asked.longest or LONGEST[backend.memory]))
-            for row in tuner.records():
-                results.add("row", mode="tune", **row)
-            part.Free()
-        rest(world)
+    begin, numbers = time.monotonic(), asked.ranks or (world.size,)
+    with _shown(world.rank) as shown:
+        made = [_tuner(asked, world, number, backend, shown) for number in numbers]
+        tuners = [tuner for tuner in made if tuner]
+        _visit_all(asked, world, made)
+    for tuner in tuners:
+        for row in tuner.records():
+            results.add("row", mode="tune", **row)
+        tuner.comm.Free()
     if world.rank == 0:
-        return _written(asked, found, world.size, time.monotonic() - begin)
+        return _written(asked, [tuner.table for tuner in tuners], world.size, time.monotonic() - begin)
     return 0
 
 
-def _tuner(asked: TunerOptions, part: MPI.Intracomm, backend: Backend, seconds: float, tell: Tell) -> Tuner:
-    """Return the tuner of one number of ranks; collective over them.
+def _visit_all(asked: TunerOptions, world: MPI.Intracomm, tuners: list[Tuner | None]) -> None:
+    """Let each number of ranks have a visit, then each its next one, while the other ranks sleep; collective."""
+    visits = [tuner.visits(asked.calls, asked.longest) if tuner else repeat(None) for tuner in tuners]
+    for _, one in product(range(VISITS), visits):
+        next(one)
+        rest(world)
+
+
+def _tuner(asked: TunerOptions, world: MPI.Intracomm, number: int, backend: Backend, shown: Shown) -> Tuner | None:
+    """Return the tuner of the first so many ranks, None on the others; collective over all.
 
     Args:
         asked: the request.
-        part: the ranks.
+        world: all ranks.
+        number: of ranks that it tunes.
         backend: where arrays live.
-        seconds: that it may take.
-        tell: shows progress.
+        shown: shows progress.
     """
-    clock = Clock(part, crowded(part), backend.synchronize)
-    return Tuner(Communicator(part), backend, clock, seconds, tell)
+    part = MPI.Intracomm(world.Split(0 if world.rank < number else MPI.UNDEFINED))
+    if part == MPI.COMM_NULL:
+        return None
+    clock, seconds = Clock(part, crowded(part), backend.synchronize), asked.seconds / len(asked.ranks or (number,))
+    return Tuner(Communicator(part), backend, clock, seconds, shown(number))
 
 
 @contextmanager
-def _shown(number: int, rank: int) -> Iterator[Tell]:
-    """Return what shows the progress of one number of ranks on rank 0: a bar, or a line for each tenth."""
+def _shown(rank: int) -> Iterator[Shown]:
+    """Return what shows the progress of a number of ranks on rank 0: a bar, or a line for each tenth."""
     if rank > 0:
-        yield lambda part, what: None
+        yield lambda number: lambda part, what: None
     elif sys.stderr.isatty():
         with Progress(console=Console(stderr=True)) as progress:
-            bar = progress.add_task(f"{number} ranks", total=1.0)
-            yield lambda part, what: progress.update(bar, completed=part, description=f"{number} ranks {what}")
+            yield partial(_bar, progress)
     else:  # mpirun passes on what ranks print, line by line
-        yield _Lines(f"{number} ranks")
+        yield lambda number: _Lines(f"{number} ranks")
+
+
+def _bar(progress: Progress, number: int) -> Tell:
+    bar = progress.add_task(f"{number} ranks", total=1.0)
+    return lambda part, what: progress.update(bar, completed=part, description=f"{number} ranks {what}")
 
 
 class _Lines:

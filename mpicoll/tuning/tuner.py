@@ -17,6 +17,7 @@ from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.backends import Backend, in_memory
 from mpicoll.bench.measure.clock import Clock
 from mpicoll.bench.measure.race import Goal, Runner, race
+from mpicoll.bench.measure.visits import VISITS, Visits
 from mpicoll.bench.output.rows import MeasuredCall, Record, quantity, summary
 from mpicoll.bench.request.cases import CALLS, Case, make_case
 from mpicoll.communicator import Communicator
@@ -34,7 +35,7 @@ from mpicoll.tuning.fit import model_of
 
 #: half-width of an interval at which an algorithm's time is known well enough
 PRECISE = 0.02
-#: part of the time for the sizes that are measured anyway; the rest is for those where the winner changes
+#: part of a visit's time for the sizes that are measured anyway; the rest is for those where the winner changes
 PLANNED = 0.7
 #: seconds of a probe
 PROBE = 0.1
@@ -57,11 +58,13 @@ class Tuner:
         comm: the communicator.
         backend: where its arrays live.
         clock: takes the times.
-        seconds: that all may take.
+        seconds: that all visits may take.
         tell: shows progress.
         now: seconds on some clock.
         timings: what was measured, by collective and message size.
+        met: what each visit found, by the same.
         runners: what was found of every choice.
+        plan: (call, message size in bytes) of what each visit measures.
     """
 
     comm: Communicator
@@ -71,13 +74,15 @@ class Tuner:
     tell: Tell = lambda part, what: None
     now: Callable[[], float] = time.monotonic
     timings: dict[tuple[str, int], Timing] = field(default_factory=dict)
+    met: dict[tuple[str, int], Visits[Choice]] = field(default_factory=dict)
     runners: list[tuple[Case, Choice, Runner]] = field(default_factory=list)
     tuning: Tuning = field(default_factory=Tuning)
+    plan: list[tuple[str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.world = MPI.Intracomm(self.comm)
         self.table = Table("measured", self.machine, (), {}, ())
-        self.start = self.now()
+        self.start, self.visit = self.now(), 0
 
     def run(self, calls: Iterable[str], longest: int) -> Table:
         """Return the table; collective.
@@ -86,19 +91,49 @@ class Tuner:
             calls: names of methods, in lower case.
             longest: bytes of the longest message.
         """
-        names = list(calls)
-        self._probe()
-        planned = [(name, n) for name in names for n in (sizes(longest) if CALLS[name].row.name != "barrier" else [0])]
-        end = self.start + PLANNED * self.seconds
-        for place, (name, nbytes) in enumerate(planned):
-            share = self._left(end) / (len(planned) - place)
-            self._measure(name, nbytes, share)
-            self.tell(PLANNED * (place + 1) / len(planned), name)
-        self._fit()
-        self._refine(names)
-        self._fit()
-        self.tell(1.0, "")
+        for _ in self.visits(calls, longest):
+            pass
         return self.table
+
+    def visits(self, calls: Iterable[str], longest: int) -> Iterator[None]:
+        """Visit all sizes again and again, each time for a part of the seconds; arguments as in `run`.
+
+        Another tuner can have its visit in between.  Sizes where the winner changes come in addition, but for the last
+        visit, so that each is met twice at least.
+        """
+        names, seconds = list(calls), self.seconds / VISITS
+        self.plan = [(name, n) for name in names for n in self._sizes(name, longest)]
+        for visit in range(VISITS):
+            self.visit, self.start = visit, self.now()
+            if visit == 0:
+                self._probe()
+            last = visit + 1 == VISITS
+            self._survey(self.start + seconds * (1 if last else PLANNED))
+            self._fit()
+            if not last:
+                self._refine(names, self.start + seconds)
+                self._fit()
+            self._told(1.0, "" if last else names[-1])
+            yield
+
+    def _sizes(self, name: str, longest: int) -> list[int]:
+        """Return a call's message sizes in bytes; none twice, though they are rounded to whole elements of ranks."""
+        asked = sizes(longest) if CALLS[name].row.name != "barrier" else [0]
+        return list(dict.fromkeys(self._case(name, nbytes).nbytes for nbytes in asked))
+
+    def _case(self, name: str, nbytes: int) -> Case:
+        return make_case(CALLS[name], nbytes, "float32", self.comm.size, "SUM", 0)
+
+    def _survey(self, end: float) -> None:
+        """Measure all sizes that are known, until a time."""
+        known = list(self.plan)
+        for place, (name, nbytes) in enumerate(known):
+            self._measure(name, nbytes, self._left(end) / (len(known) - place))
+            self._told(PLANNED * (place + 1) / len(known), name)
+
+    def _told(self, part: float, what: str) -> None:
+        """Tell which part of this visit is done."""
+        self.tell((self.visit + part) / VISITS, what)
 
     def records(self) -> Iterator[Record]:
         """Yield a row for each time that was measured, with its interval, for a file of results."""
@@ -119,6 +154,7 @@ class Tuner:
                 self._measure(name, n, PROBE, algorithm)
         self._fit()
         self.timings.clear()  # the races measure them better
+        self.met.clear()
 
     def _measure(self, name: str, nbytes: int, seconds: float, only: str = "", hopeless: float = HOPELESS) -> None:
         """Race all that is worth a try at one size; or all paths of one algorithm.
@@ -130,23 +166,22 @@ class Tuner:
             only: the algorithm.
             hopeless: as in `contenders`.
         """
-        case = make_case(CALLS[name], nbytes, "float32", self.comm.size, "SUM", 0)
+        case = self._case(name, nbytes)
+        key = case.call.row.name, case.nbytes
+        visits = self.met.setdefault(key, Visits())
         try:
             arrays = in_memory(self.world, partial(Arrays, case, False, self.comm.rank, self.backend))
             in_memory(self.world, partial(arrays.load, 0))
-            choices = self._choices(arrays, only, hopeless)
+            choices = visits.left(visits.runners()) or self._choices(arrays, only, hopeless)
         except (ShortageError, UnsupportedError):
             return
         calls = [Mpicoll(self.comm).bind(arrays, str(choice)) for choice in choices]
         found = race(calls, self.clock, self.world, Goal(PRECISE, seconds), self.now)
-        facts = self._facts(arrays)
         least = min(ROUNDS, max(one.ratio.number for one in found))  # a race may end before that
-        times = {c: one.estimate for c, one in zip(choices, found, strict=True) if one.ratio.number >= least}
-        key = case.call.row.name, case.nbytes
-        timing = Timing(*key, self.comm.size, facts.memory, facts.gpus, times)
-        if key in self.timings:
-            timing = replace(timing, times=self.timings[key].times | times)
-        self.timings[key] = timing
+        visits.found.append({c: one for c, one in zip(choices, found, strict=True) if one.ratio.number >= least})
+        times = {choice: one.estimate for choice, one in visits.runners().items()}
+        facts = self._facts(arrays)
+        self.timings[key] = Timing(*key, self.comm.size, facts.memory, facts.gpus, times)
         self.runners += [(case, choice, one) for choice, one in zip(choices, found, strict=True)]
         self.tuning = Tuning((replace(self.table, timings=tuple(self.timings.values())),), self.machine)
 
@@ -184,30 +219,32 @@ class Tuner:
         """The machine that is measured."""
         return context_of(self.comm).machine
 
-    def _refine(self, names: list[str]) -> None:
-        """Measure again what was disturbed, then where the winner changes, the widest gap first, until the time is up."""
-        end, tried = self.start + self.seconds, set[tuple[str, int]]()
+    def _refine(self, names: list[str], end: float) -> None:
+        """Measure disturbed sizes again, then where the winner changes, the widest gap first, until a time."""
+        tried = {(False, *one) for one in self.plan}
         while True:
-            found = [*self._disturbed(names), *sorted(self._gaps(names), reverse=True)]
-            gaps = [gap for gap in found if gap[1:] not in tried]
-            gaps, left = self.world.bcast(gaps, root=0), self._left(end)
+            found = [(True, *one) for one in self._disturbed(names)]
+            found += [(False, name, nbytes) for _, name, nbytes in sorted(self._gaps(names), reverse=True)]
+            gaps, left = self.world.bcast([gap for gap in found if gap not in tried], root=0), self._left(end)
             if not gaps or left <= 0:
                 return
-            ratio, name, nbytes = gaps[0]
-            tried.add((name, nbytes))  # where there is no size between, the same is measured again, but once
-            if ratio == math.inf:
-                del self.timings[CALLS[name].row.name, nbytes]
-            self._measure(name, nbytes, max(left / len(gaps), 0.05), hopeless=HOPELESS if ratio == math.inf else FAR)
-            self.tell(1 - (1 - PLANNED) * left / max(self.seconds * (1 - PLANNED), 1e-9), name)
+            again, name, nbytes = gaps[0]
+            tried.add(gaps[0])
+            if again:
+                self.met.pop((CALLS[name].row.name, nbytes), None)
+            elif (name, nbytes) not in self.plan:
+                self.plan.append((name, nbytes))
+            self._measure(name, nbytes, max(left / len(gaps), 0.05), hopeless=HOPELESS if again else FAR)
+            self._told(1 - left / max(end - self.start, 1e-9), name)
 
-    def _disturbed(self, names: list[str]) -> Iterator[tuple[float, str, int]]:
-        """Yield (infinity, call, size) for each size that takes longer than a longer message: it should not."""
+    def _disturbed(self, names: list[str]) -> Iterator[tuple[str, int]]:
+        """Yield (call, size) for each size that takes longer than a longer message: it should not."""
         for name in names:
             shortest = math.inf
             for timing in reversed(self._of(CALLS[name].row.name)):
                 seconds = min(timing.times.values())
                 if seconds > DISTURBED * shortest:
-                    yield math.inf, name, timing.nbytes
+                    yield name, timing.nbytes
                 shortest = min(seconds, shortest)
 
     def _gaps(self, names: list[str]) -> Iterator[tuple[float, str, int]]:
@@ -219,7 +256,8 @@ class Tuner:
                 ratio = (two.nbytes + 1) / (one.nbytes + 1)
                 end = next((end for end in ends if one.nbytes < end <= two.nbytes), 0)
                 if ratio > NEAR and end:
-                    yield ratio, name, end if end < two.nbytes else _middle(one.nbytes, two.nbytes)
+                    between = end if end < two.nbytes else _middle(one.nbytes, two.nbytes)
+                    yield ratio, name, self._case(name, between).nbytes
 
 
 def _middle(low: int, high: int) -> int:

@@ -12,6 +12,7 @@ from mpi.calling import check
 from mpi.cases import Case
 from mpicoll.bench.measure.backends import HostBackend
 from mpicoll.bench.measure.clock import Clock
+from mpicoll.bench.measure.visits import VISITS
 from mpicoll.dispatch import tuning as dispatch_tuning
 from mpicoll.dispatch.machine_facts import FACTS
 from mpicoll.dispatch.measured import Timing
@@ -245,7 +246,7 @@ class MadeUp(Tuner):
     """A tuner whose machine has made-up times: up to some message size linear is faster, from there on the ring.
 
     Attributes:
-        asked: (call, message size in bytes) of each measurement, in order.
+        asked: (visit, call, message size in bytes) of each measurement, in order.
     """
 
     def __post_init__(self):
@@ -254,7 +255,7 @@ class MadeUp(Tuner):
 
     def _measure(self, name, nbytes, seconds, only="", hopeless=4.0):
         """Bcasts have multiples of 60 kB, so that there are few sizes, and cross at 100 kB; others cross at 4 kB."""
-        self.asked.append((name, nbytes))
+        self.asked.append((self.visit, name, nbytes))
         whole, equal = (-(-nbytes // 60_000) * 60_000, 1e5) if name == "bcast" else (nbytes, 4e3)
         times = {Choice("linear", 1, "host"): 1 + whole / equal, Choice("ring", 1, "host"): 1.5 + whole / equal / 2}
         micro = {choice: 1e-5 * time for choice, time in times.items()}
@@ -274,11 +275,36 @@ def test_more_sizes_are_measured_where_the_winner_changes_each_of_them_once(comm
     probes = sum(len(nbytes) for _, _, nbytes in PROBES)
     made = tuner.asked[probes:]
     assert len(made) == len(set(made))
+    assert {visit for visit, _, _ in made} == set(range(VISITS))
+    new = {one[1:] for one in made if one[0] == VISITS - 1} - {one[1:] for one in made if one[0] < VISITS - 1}
+    assert not new
     assert on_all(str(made))
 
 
+class Disturbed(MadeUp):
+    """A tuner whose first race of 256 B is so disturbed that the ring is the faster one."""
+
+    def _measure(self, name, nbytes, seconds, only="", hopeless=4.0):
+        again = (0, name, nbytes) in self.asked
+        super()._measure(name, nbytes, seconds, only, hopeless)
+        if (name, nbytes) == ("allreduce", 256) and not again:
+            linear, ring = self.timings[name, 256].times.values()
+            slow = {Choice("linear", 1, "host"): 90 * linear, Choice("ring", 1, "host"): 9 * ring}
+            self.timings[name, 256] = Timing(name, 256, self.comm.size, "host", 0, slow)
+
+
+def test_a_size_that_takes_longer_than_longer_ones_is_measured_again(comm):
+    tuner = Disturbed(comm, HostBackend(), Clock(everybody, True, lambda: None), 60.0)
+    first, second = tuner.run(["allreduce"], 1 << 20).rules
+    assert (first.choice.algorithm, first.low, second.choice.algorithm) == ("linear", 0, "ring")
+    assert tuner.asked.count((0, "allreduce", 256)) == 2
+    assert tuner.asked.count((1, "allreduce", 256)) == 1
+    assert max(tuner.timings["allreduce", 256].times.values()) < 2e-5
+
+
 def test_no_more_sizes_are_measured_when_the_time_is_over(comm):
-    tuner = MadeUp(comm, HostBackend(), Clock(everybody, True, lambda: None), 60.0, now=lambda: 0.0)
-    tuner.start = -100.0 if RANK == 0 else 0.0
+    """Rank 0 decides that it is."""
+    seconds = 0.0 if RANK == 0 else 60.0
+    tuner = MadeUp(comm, HostBackend(), Clock(everybody, True, lambda: None), seconds, now=lambda: 0.0)
     tuner.run(["allreduce"], 1 << 20)
-    assert len(tuner.asked) == sum(len(nbytes) for _, _, nbytes in PROBES) + len(planned(1 << 20))
+    assert len(tuner.asked) == sum(len(nbytes) for _, _, nbytes in PROBES) + VISITS * len(planned(1 << 20))

@@ -4,7 +4,8 @@ from mpicoll.tuning.run import _shown
 
 
 def test_progress_is_a_line_for_each_tenth_where_there_is_no_terminal(capsys):
-    with _shown(4, 0) as tell:
+    with _shown(0) as shown:
+        tell = shown(4)
         for done in range(101):
             tell(done / 100, "bcast" if done < 100 else "")
     lines = capsys.readouterr().err.splitlines()
@@ -14,6 +15,6 @@ def test_progress_is_a_line_for_each_tenth_where_there_is_no_terminal(capsys):
 
 
 def test_one_rank_tells_of_it(capsys):
-    with _shown(4, 1) as tell:
-        tell(1.0, "bcast")
+    with _shown(1) as shown:
+        shown(4)(1.0, "bcast")
     assert capsys.readouterr() == ("", "")

@@ -63,6 +63,13 @@ class Runner:
     ratio: Statistics
     reference: float
 
+    @classmethod
+    def of_visits(cls, visits: Sequence[Runner]) -> Runner:
+        """Return what several races say of the same call, far apart in time."""
+        seconds = Statistics.of_visits([one.seconds for one in visits])
+        ratio = Statistics.of_visits([one.ratio for one in visits])
+        return cls(seconds, ratio, float(np.exp(np.mean([math.log(one.reference) for one in visits]))))
+
     @property
     def estimate(self) -> float:
         """Seconds that it takes where the reference ran: its own blocks may have had a faster machine."""

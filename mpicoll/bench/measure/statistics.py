@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -59,6 +60,31 @@ class Statistics:
         least, mean, most = float(ordered[0]), float(samples.mean()), float(ordered[-1])
         spread, invalid = (third - first) / 2, taken.size - samples.size
         return cls(median, spread, low, high, least, mean, p99, outliers, samples.size, most, invalid)
+
+    @classmethod
+    def of_visits(cls, visits: Sequence[Statistics]) -> Statistics:
+        """Summarise times that were taken in several visits, far apart: the median is the geometric mean of theirs.
+
+        Visits count alike however many samples they have, for a machine's state lasts for seconds to minutes.
+        """
+        if len(visits) == 1:
+            return visits[0]
+        medians = np.array([one.median for one in visits])
+        widths = [math.log(one.high / one.low) / 2 for one in visits]
+        median, width = float(np.exp(np.log(medians).mean())), math.hypot(*widths) / len(visits)
+        return cls(
+            median=median,
+            spread=float(np.mean([one.spread for one in visits])),
+            low=median * math.exp(-width),
+            high=median * math.exp(width),
+            least=min(one.least for one in visits),
+            mean=float(np.mean([one.mean for one in visits])),
+            p99=max(one.p99 for one in visits),
+            outliers=sum(one.outliers for one in visits),
+            number=sum(one.number for one in visits),
+            most=max(one.most for one in visits),
+            invalid=sum(one.invalid for one in visits),
+        )
 
     @property
     def half_width(self) -> float:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mpi4py import MPI
 
@@ -50,6 +50,8 @@ class Bench:
         report: prints and writes what is measured.
         calls: the first columns of the tables.
         steady: how fast the machine itself is.
+        visit: number of the visit to all measurements, from 1 on.
+        met: what earlier visits found, by measurement.
     """
 
     options: Options
@@ -62,6 +64,8 @@ class Bench:
     report: Report
     calls: CallColumns
     steady: Steadiness = field(default_factory=Steadiness)
+    visit: int = 1
+    met: dict[Hashable, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, options: Options, world: MPI.Intracomm, backend: Backend, report: Report) -> Bench:
@@ -79,7 +83,7 @@ class Bench:
 
     def on_first(self, number: int) -> Bench | None:
         """Return the same for the first so many ranks, with baselines, on these ranks; collective over all."""
-        mine, found = self.world.rank < number, replace(self)
+        mine, found = self.world.rank < number, replace(self, met={})
         if number < self.world.size:
             world = MPI.Intracomm(self.world.Split(0 if mine else MPI.UNDEFINED))
             if not mine:

@@ -2,7 +2,8 @@
 
     regret = 100 % * (t(chosen) / min t - 1)
 
-A cell is a call of one message size on one number of ranks.  Times are compared within rounds (`measure/race.py`).
+A cell is a call of one message size on one number of ranks.  Times are compared within rounds (`measure/race.py`), in
+several visits to all cells (`measure/visits.py`).
 Where the interval of their ratio has 1 in it, nobody knows which one is faster: those regrets count as they are, and
 once more as 0.  A cell is uncertain where the ratio is known less well than to 5 %.  The model's error is that of the
 predicted time of each choice that is known to 5 %.
@@ -11,7 +12,7 @@ predicted time of each choice that is known to 5 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,6 +21,7 @@ import numpy as np
 from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.measure.arrays import Arrays
 from mpicoll.bench.measure.race import Goal, Runner, race
+from mpicoll.bench.measure.visits import VISITS, Visits
 from mpicoll.bench.output.columns import Column, micro
 from mpicoll.bench.output.rows import MeasuredCall, Record, quantity, summary
 from mpicoll.bench.request.jobs import Job
@@ -104,28 +106,62 @@ def _percent(half_width: float | None) -> str:
     return "?" if half_width is None or half_width == math.inf else f"{half_width:.1f}"
 
 
+@dataclass
+class Cell(Visits[Choice]):
+    """A cell's visits.
+
+    Attributes:
+        row: what all of them say.
+    """
+
+    row: Regret | None = None
+
+
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
-    """Measure the regret of each job; collective."""
-    bench.head(*COLUMNS)
-    for row in bench.measured(jobs, partial(_measured, bench)):
-        bench.add(row)
+    """Visit each job's cell; in the last visit, write their rows. Collective."""
+    last = bench.visit == VISITS
+    if last:
+        bench.head(*COLUMNS)
+    for key, cell in bench.measured(jobs, partial(_visited, bench)):
+        bench.met[key] = cell
+        if last:
+            bench.add(bench.met.pop(key).row)
 
 
-def _measured(bench: Bench, job: Job, arrays: Arrays, way: Way) -> Regret:
+def write_rest(bench: Bench) -> None:
+    """Write the rows of cells without a last visit: the budget was spent."""
+    if bench.met and bench.visit < VISITS:
+        bench.head(*COLUMNS)
+    for cell in bench.met.values():
+        bench.add(cell.row)
+
+
+def _visited(bench: Bench, job: Job, arrays: Arrays, way: Way) -> tuple[Hashable, Cell]:
+    """Race the choices of a cell; return (its key, the cell after this visit)."""
     chosen = Choice(way.algorithm, way.segments, way.path)
     plan = bench.contestant.comm.Get_plan(job.case.call.method, *arrays.arguments)
     able: dict[Choice, Candidate | None] = {chosen: None}
     able |= {one.choice: one for one in plan.candidates() if not one.why_not}
-    calls = [bench.contestant.bind(arrays, str(choice)) for choice in able]
+    key = job.case.call.name, job.case.nbytes, arrays.in_place
+    cell: Cell = bench.met.get(key) or Cell()
+    choices = list(dict.fromkeys([chosen, *cell.left(able)]))
+    calls = [bench.contestant.bind(arrays, str(choice)) for choice in choices]
     seconds = max(bench.world.bcast(bench.budget.until - bench.budget.now()), 0.0)
     goal = Goal(bench.options.width, seconds, 0)
-    found = dict(zip(able, race(calls, bench.clock, bench.world, goal, bench.budget.now), strict=True))
+    found = race(calls, bench.clock, bench.world, goal, bench.budget.now)
+    cell.found.append(dict(zip(choices, found, strict=True)))
+    cell.row = _row(cell, able, chosen, bench.called(job, way, arrays.in_place))
+    return key, cell
+
+
+def _row(cell: Cell, able: Mapping[Choice, Candidate | None], chosen: Choice, call: MeasuredCall) -> Regret:
+    found = cell.runners()
     errors = {
         choice: abs(one.seconds / found[choice].estimate - 1)
         for choice, one in able.items()
         if one and one.seconds and found[choice].ratio.half_width <= CERTAIN
     }
-    return Regret(bench.called(job, way, arrays.in_place), chosen, found, errors)
+    return Regret(call, chosen, found, errors)
 
 
 def summed_up(records: Iterable[Record]) -> list[str]:
