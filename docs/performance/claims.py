@@ -86,12 +86,6 @@ CLAIMS = (
         readme=True,
     ),
     Claim(
-        "algorithms",
-        "what is chosen today takes {mean:.1f} % longer than the fastest algorithm in the mean of {cells} calls, "
-        "{worst:.1f} % at worst ({which})",
-        figures.choices_regret,
-    ),
-    Claim(
         "*regret*",
         "what mpicoll chooses by {tuned} takes {mean:.1f} % longer than the fastest choice in the mean of {cells} "
         "cells, at most {most:.1f} % in 95 of 100 and {worst:.1f} % at worst ({which}); uncertain cells: {uncertain}",

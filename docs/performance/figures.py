@@ -109,16 +109,6 @@ def choices(run: Run, least: int, most: int) -> Figures:
     return figures | {"from": size_text(min(sizes)), "to": size_text(max(sizes))}
 
 
-def choices_regret(run: Run) -> Figures:
-    """How much longer what is chosen today takes than the fastest algorithm."""
-    found = {key: ours / best - 1 for key, (_, ours, _, best, _) in against.packaged_choices(run).items()}
-    if not found:
-        return None
-    name, nbytes = max(found, key=lambda key: found[key])
-    figures = {"mean": 100 * sum(found.values()) / len(found), "worst": 100 * found[name, nbytes]}
-    return figures | {"cells": len(found), "which": f"{name} of {size_text(nbytes)}"}
-
-
 def symmetric(run: Run) -> Figures:
     """Allreduces in place beside PyTorch's."""
     names = {"nccl": "nccl", "torch": "torch", "kernels": "torch-symmetric"}

@@ -54,7 +54,8 @@ class Cells:
     @property
     def uncertain(self) -> list[Record]:
         """Cells whose ratio is known less well."""
-        return [row for row in self.rows if row["figures"]["half-width"]["value"] > UNCERTAIN]
+        widths = [row["figures"]["half-width"]["value"] for row in self.rows]
+        return [row for row, width in zip(self.rows, widths, strict=True) if width is None or width > UNCERTAIN]
 
     @cached_property
     def errors(self) -> list[float]:

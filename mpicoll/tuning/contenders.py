@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from mpicoll.dispatch.facts import Facts
@@ -11,6 +12,9 @@ from mpicoll.dispatch.tuning import Tuning
 
 #: bytes of the first sizes, which hardly differ; bytes from which they grow by a factor
 SHORT, FROM, FACTOR = (8, 256), 1024, 4
+#: bytes between which they grow by its root: MPI libraries change their protocol there, and what sends halves does so
+#: at twice the size
+PROTOCOLS = 4096, 65536
 #: bytes of the longest message, where none is given
 LONGEST = {"host": 4 << 20, "device": 256 << 20}
 #: a choice whose predicted time is so many times the least is not measured; a race of it would be short, and a wrong
@@ -35,7 +39,7 @@ def sizes(longest: int) -> list[int]:
     found, nbytes = [one for one in SHORT if one < longest], FROM
     while nbytes < longest:
         found.append(nbytes)
-        nbytes *= FACTOR
+        nbytes *= math.isqrt(FACTOR) if PROTOCOLS[0] <= nbytes < PROTOCOLS[1] else FACTOR
     return [*found, longest]
 
 

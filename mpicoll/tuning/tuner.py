@@ -172,7 +172,8 @@ class Tuner:
         try:
             arrays = in_memory(self.world, partial(Arrays, case, False, self.comm.rank, self.backend))
             in_memory(self.world, partial(arrays.load, 0))
-            choices = visits.left(visits.runners()) or self._choices(arrays, only, hopeless)
+            met = visits.found and not only
+            choices = visits.left(visits.runners()) if met else self._choices(arrays, only, hopeless)
         except (ShortageError, UnsupportedError):
             return
         calls = [Mpicoll(self.comm).bind(arrays, str(choice)) for choice in choices]

@@ -187,6 +187,17 @@ def test_all_ranks_get_the_same_table_of_what_they_measured(comm):
         assert all(rule.ranks == (SIZE, SIZE) for rule in mine)
 
 
+def test_each_probe_measures_its_own_algorithm(comm, monkeypatch):
+    """Two of them are of one call and size."""
+    tuner, made = Tuner(comm, HostBackend(), Clock(everybody, True, lambda: None), 2.0), []
+    monkeypatch.setattr(Tuner, "_fit", lambda self: None)
+    choose = Tuner._choices
+    monkeypatch.setattr(Tuner, "_choices", lambda self, *given: made.append(given[1]) or choose(self, *given))
+    tuner._probe()
+    assert made == [algorithm for _, algorithm, nbytes in PROBES for _ in nbytes]
+    assert not tuner.met
+
+
 def test_what_was_tuned_is_found_again(home, capfd):
     assert on_all(run(options())) == 0
     files = everybody.bcast(sorted(map(str, home.iterdir())) if RANK == 0 else None)

@@ -71,7 +71,7 @@ def guidelines(**seconds):
     clock, made = Clock(), []
 
     def side(name, time):
-        return Side(name, Way(f"way of {name}"), lambda: made.append(name) or time * (1 + 9 * (len(made) // 200 % 2)))
+        return Side(name, Way(f"way of {name}"), lambda: made.append(name) or time * (1 + 9 * (len(made) // 1000 % 2)))
 
     sides = [side(OURS, 10e-6), *(side(name, time) for name, time in seconds.items())]
     ours, *others = race([one.call for one in sides], clock, Alone(), Goal(0.01, 1e9, 0), lambda: clock.now)

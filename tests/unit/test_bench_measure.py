@@ -44,7 +44,7 @@ def test_invalid_samples_are_counted_and_count_for_nothing_else():
     assert (found.median, found.most, found.number, found.invalid, found.outliers) == (3.0, 4.0, 3, 2, 0)
 
 
-@pytest.mark.parametrize(("last", "words"), [(1.04, ""), (1.25, "took 1000.000, 1250.000 ms, which are 25 % apart")])
+@pytest.mark.parametrize(("last", "words"), [(1.04, ""), (1.25, "took 1000.000 to 1250.000 ms, which are 25 % apart")])
 def test_a_clock_that_is_not_steady_is_said(last, words):
     """The fastest of some loops counts each time; those before the first time do not, in which a processor wakes up."""
     loops = iter([*np.full(TIMES, 0.5), *np.linspace(1, 3, TIMES), *np.linspace(last, 3, TIMES)])

@@ -6,6 +6,7 @@ import pytest
 from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.measure.race import Runner
 from mpicoll.bench.measure.statistics import Statistics
+from mpicoll.bench.measure.visits import Visits
 from mpicoll.bench.output.rows import MeasuredCall
 from mpicoll.bench.request.cases import CALLS, make_case
 from mpicoll.bench.tables.regret import COLUMNS, GOALS, Regret, summed_up
@@ -28,7 +29,8 @@ def cell(linear=None, errors=(), nbytes=4000):
     """A bcast of 4000 B on 4 ranks, for which the ring was chosen: the reference."""
     case = make_case(CALLS["bcast"], nbytes, "float32", 4, "", 0)
     runners = {RING: Runner(around(100e-6, 0.01), around(1.0, 0.0), 100e-6)} | ({LINEAR: linear} if linear else {})
-    return Regret(MeasuredCall(case, Way("ring", 2, "host", "test"), False), RING, runners, dict(errors))
+    call = MeasuredCall(case, Way("ring", 2, "host", "test"), False)
+    return Regret(call, RING, Visits([runners]), dict(errors))
 
 
 def test_regret_is_what_the_choice_takes_longer_than_the_fastest():
@@ -36,6 +38,13 @@ def test_regret_is_what_the_choice_takes_longer_than_the_fastest():
     assert one.percent == pytest.approx(25)
     assert one.fastest == LINEAR
     assert not one.tied
+
+
+def test_a_choice_that_is_the_fastest_in_one_visit_only_is_no_better():
+    """In the other visit it takes 2.5 times as long."""
+    one = cell(runner(0.7))
+    one.visits.found.append({RING: one.visits.found[0][RING], LINEAR: runner(2.5)})
+    assert (one.percent, one.fastest) == (0.0, RING)
 
 
 def test_the_fastest_choice_has_none():

@@ -53,7 +53,7 @@ def test_the_users_tables_come_before_the_packaged_ones_in_the_order_of_their_na
     assert (first.algorithm, second.algorithm) == ("binomial", "ring")
     assert why == "tuning table mine: bcast:0-1K:mem=device:binomial"
     assert found.described() == "mine; other; packaged h200"
-    (packaged_one, why) = chosen(in_force(NOTHING, (), GPUS), 8, "device")
+    (packaged_one, why) = chosen(in_force(NOTHING, (), GPUS), 8, "device", gpus=4)
     assert packaged_one.path == "mapped"
     assert why.startswith("tuning table packaged h200: bcast:")
 
@@ -81,7 +81,7 @@ def test_a_table_that_is_set_is_alone_in_force_on_any_machine_and_said_to_be_of_
 def test_a_packaged_table_can_be_set_by_its_name():
     found = in_force(asked_for("h200"), (text("mine", "bcast:mem=device:linear"),), HERE)
     assert found.tables == (packaged()["h200"],)
-    assert ", of another machine (gpu *H[12]00*, here none): " in chosen(found, memory="device")[1]
+    assert ", of another machine (gpu *H[12]00*, here none): " in chosen(found, memory="device", gpus=4)[1]
 
 
 def test_the_model_alone_can_be_set():

@@ -1,6 +1,6 @@
 """The speed of the machine itself: a fixed loop, timed at the start, in the middle and at the end of a run.
 
-    0.95, 0.96, 1.21 ms  ->  27 % apart: the processor's frequency changed, or something else ran on its core
+    0.95 to 1.21 ms  ->  27 % apart: the processor's frequency changed, or something else ran on its core
 
 Only rank 0 takes the time, while the others sleep.
 """
@@ -57,7 +57,5 @@ class Steadiness:
         """A sentence, "" where the clock was steady."""
         if self.apart <= APART:
             return ""
-        times = ", ".join(f"{seconds * 1e3:.3f}" for seconds in self.seconds)
-        return (
-            f"WARNING: the clock was not steady: a fixed loop took {times} ms, which are {100 * self.apart:.0f} % apart"
-        )
+        took = f"{1e3 * min(self.seconds):.3f} to {1e3 * max(self.seconds):.3f} ms"
+        return f"WARNING: the clock was not steady: a fixed loop took {took}, which are {100 * self.apart:.0f} % apart"

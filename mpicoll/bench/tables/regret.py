@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -51,14 +51,19 @@ class Regret:
     Attributes:
         call: with mpicoll's choice.
         chosen: the choice.
-        runners: what the race says of each choice; the chosen one is the reference.
+        visits: what races say of each choice; the chosen one is the reference.
         errors: by choice, the relative error of the predicted time.
     """
 
     call: MeasuredCall
     chosen: Choice
-    runners: dict[Choice, Runner]
+    visits: Visits[Choice]
     errors: dict[Choice, float]
+
+    @cached_property
+    def runners(self) -> dict[Choice, Runner]:
+        """What all visits say of each choice."""
+        return self.visits.runners()
 
     @property
     def fastest(self) -> Choice:
@@ -106,62 +111,50 @@ def _percent(half_width: float | None) -> str:
     return "?" if half_width is None or half_width == math.inf else f"{half_width:.1f}"
 
 
-@dataclass
-class Cell(Visits[Choice]):
-    """A cell's visits.
-
-    Attributes:
-        row: what all of them say.
-    """
-
-    row: Regret | None = None
-
-
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
     """Visit each job's cell; in the last visit, write their rows. Collective."""
     last = bench.visit == VISITS
     if last:
         bench.head(*COLUMNS)
-    for key, cell in bench.measured(jobs, partial(_visited, bench)):
-        bench.met[key] = cell
+    for key, row in bench.measured(jobs, partial(_visited, bench)):
+        bench.met[key] = row
         if last:
-            bench.add(bench.met.pop(key).row)
+            bench.add(bench.met.pop(key))
 
 
 def write_rest(bench: Bench) -> None:
     """Write the rows of cells without a last visit: the budget was spent."""
     if bench.met and bench.visit < VISITS:
         bench.head(*COLUMNS)
-    for cell in bench.met.values():
-        bench.add(cell.row)
+    for row in bench.met.values():
+        bench.add(row)
 
 
-def _visited(bench: Bench, job: Job, arrays: Arrays, way: Way) -> tuple[Hashable, Cell]:
-    """Race the choices of a cell; return (its key, the cell after this visit)."""
+def _visited(bench: Bench, job: Job, arrays: Arrays, way: Way) -> tuple[Hashable, Regret]:
+    """Race the choices of a cell; return (its key, its row after this visit)."""
     chosen = Choice(way.algorithm, way.segments, way.path)
     plan = bench.contestant.comm.Get_plan(job.case.call.method, *arrays.arguments)
     able: dict[Choice, Candidate | None] = {chosen: None}
     able |= {one.choice: one for one in plan.candidates() if not one.why_not}
     key = job.case.call.name, job.case.nbytes, arrays.in_place
-    cell: Cell = bench.met.get(key) or Cell()
-    choices = list(dict.fromkeys([chosen, *cell.left(able)]))
+    visits: Visits[Choice] = bench.met[key].visits if key in bench.met else Visits()
+    choices = list(dict.fromkeys([chosen, *visits.left(able)]))
     calls = [bench.contestant.bind(arrays, str(choice)) for choice in choices]
     seconds = max(bench.world.bcast(bench.budget.until - bench.budget.now()), 0.0)
     goal = Goal(bench.options.width, seconds, 0)
     found = race(calls, bench.clock, bench.world, goal, bench.budget.now)
-    cell.found.append(dict(zip(choices, found, strict=True)))
-    cell.row = _row(cell, able, chosen, bench.called(job, way, arrays.in_place))
-    return key, cell
+    visits.found.append(dict(zip(choices, found, strict=True)))
+    return key, Regret(bench.called(job, way, arrays.in_place), chosen, visits, _errors(visits, able))
 
 
-def _row(cell: Cell, able: Mapping[Choice, Candidate | None], chosen: Choice, call: MeasuredCall) -> Regret:
-    found = cell.runners()
-    errors = {
+def _errors(visits: Visits[Choice], able: Mapping[Choice, Candidate | None]) -> dict[Choice, float]:
+    """Return the relative error of each predicted time, where the time is known well enough."""
+    found = visits.runners()
+    return {
         choice: abs(one.seconds / found[choice].estimate - 1)
         for choice, one in able.items()
         if one and one.seconds and found[choice].ratio.half_width <= CERTAIN
     }
-    return Regret(call, chosen, found, errors)
 
 
 def summed_up(records: Iterable[Record]) -> list[str]:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
 from mpicoll.runtime.arguments.bufspec import is_in_place
+from mpicoll.runtime.call.buffer_check import buffer_check
 from mpicoll.runtime.call.call_key import UnreadableError
-from mpicoll.runtime.call.shortcut import buffer_check
 
 #: things that a table has at most
 MOST = 64
