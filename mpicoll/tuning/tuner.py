@@ -110,9 +110,11 @@ class Tuner:
             last = visit + 1 == VISITS
             self._survey(self.start + seconds * (1 if last else PLANNED))
             self._fit()
-            if not last:
+            if last:
+                self._leave_out(list(self._disturbed(names)))
+            else:
                 self._refine(names, self.start + seconds)
-                self._fit()
+            self._fit()
             self._told(1.0, "" if last else names[-1])
             yield
 
@@ -237,6 +239,11 @@ class Tuner:
                 self.plan.append((name, nbytes))
             self._measure(name, nbytes, max(left / len(gaps), 0.05), hopeless=HOPELESS if again else FAR)
             self._told(1 - left / max(end - self.start, 1e-9), name)
+
+    def _leave_out(self, disturbed: list[tuple[str, int]]) -> None:
+        """Forget the times of sizes for the table: those around them say more."""
+        for name, nbytes in disturbed:
+            del self.timings[CALLS[name].row.name, nbytes]
 
     def _disturbed(self, names: list[str]) -> Iterator[tuple[str, int]]:
         """Yield (call, size) for each size that takes longer than a longer message: it should not."""

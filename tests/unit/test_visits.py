@@ -48,6 +48,19 @@ def test_a_choice_that_is_fast_in_one_state_and_slow_in_another_is_not_the_faste
     assert min(found, key=lambda choice: found[choice].estimate) == "linear"
 
 
+def test_a_choice_that_missed_a_disturbed_visit_is_not_the_faster_for_it():
+    """Everything took a hundred times as long in the second visit, in which the tree was not raced."""
+    first = {"ring": runner(1.0), "linear": runner(1.2), "tree": runner(2.3)}
+    found = Visits([first, {"ring": runner(1.0, 0.1), "linear": runner(1.2, 0.1)}]).runners()
+    assert found["tree"].estimate == pytest.approx(2.3 * found["ring"].estimate)
+    assert found["linear"].estimate == pytest.approx(1.2 * found["ring"].estimate)
+
+
+def test_one_disturbed_visit_of_three_does_not_change_the_times():
+    found = Visits([{"ring": runner(1.0)}, {"ring": runner(1.0, 0.1)}, {"ring": runner(1.0)}]).runners()
+    assert found["ring"].estimate == pytest.approx(1e-3)
+
+
 def test_what_is_far_slower_has_no_further_visit():
     visits = Visits([{"fast": runner(1.0), "slow": runner(0.9 * AGAIN), "slower": runner(1.1 * AGAIN)}])
     assert visits.left(["fast", "slow", "slower", "new"]) == ["fast", "slow", "new"]

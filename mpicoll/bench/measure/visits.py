@@ -7,9 +7,12 @@ was raced once would be sure of its minute.  So a time is the geometric mean ove
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
+
+import numpy as np
 
 from mpicoll.bench.measure.race import Runner
 
@@ -32,9 +35,19 @@ class Visits(Generic[C]):
     found: list[Mapping[C, Runner]] = field(default_factory=list)
 
     def runners(self) -> dict[C, Runner]:
-        """Return what all visits say of each choice."""
+        """Return what all visits say of each choice, in seconds of a visit that is neither slow nor fast."""
         choices = dict.fromkeys(choice for visit in self.found for choice in visit)
-        return {choice: Runner.of_visits([one[choice] for one in self.found if choice in one]) for choice in choices}
+        scaled = [
+            {choice: replace(one, reference=one.reference * scale) for choice, one in visit.items()}
+            for visit, scale in zip(self.found, self._scales(), strict=True)
+        ]
+        return {choice: Runner.of_visits([one[choice] for one in scaled if choice in one]) for choice in choices}
+
+    def _scales(self) -> list[float]:
+        """Return by what each visit's times are multiplied, so that a choice that missed a slow one is no faster."""
+        common = set.intersection(*map(set, self.found)) if self.found else set()
+        logs = [math.fsum(math.log(visit[choice].estimate) for choice in common) for visit in self.found]
+        return [math.exp((float(np.median(logs)) - log) / max(len(common), 1)) for log in logs]
 
     def left(self, choices: Iterable[C]) -> list[C]:
         """Return those of which another visit may tell something."""
