@@ -55,7 +55,7 @@ class Steadiness:
     @property
     def warning(self) -> str:
         """A sentence, "" where the clock was steady."""
-        if self.apart <= APART:
+        if not self.seconds or self.apart <= APART:
             return ""
         took = f"{1e3 * min(self.seconds):.3f} to {1e3 * max(self.seconds):.3f} ms"
         return f"WARNING: the clock was not steady: a fixed loop took {took}, which are {100 * self.apart:.0f} % apart"
