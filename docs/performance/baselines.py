@@ -133,7 +133,7 @@ def manner_ratios(run: Run, manner: int) -> Cells:
 
 
 def packaged_choices(run: Run) -> Cells:
-    """Return (choice, its microseconds, the fastest choice, its microseconds, NCCL's) of a run of all algorithms.
+    """Return (choice, its microseconds, NCCL's) of each cell of a run of all algorithms.
 
     The choice is what the packaged table of the machine says today.  Cells whose choice was not measured are left
     out; there is none at all where no table is packaged.
@@ -148,8 +148,7 @@ def packaged_choices(run: Run) -> Cells:
         chosen = f"{choice.algorithm}{'' if choice.segments == 1 else f'/{choice.segments}'}@{choice.path}"
         times = {key: took[0] for key, took in row["ours"].items()}  # synchronised after each call
         if chosen in times:
-            fastest = min(times, key=lambda key: times[key])
-            found[row["collective"], row["nbytes"]] = chosen, times[chosen], fastest, times[fastest], row["nccl"][0]
+            found[row["collective"], row["nbytes"]] = chosen, times[chosen], row["nccl"][0]
     return found
 
 
@@ -157,7 +156,7 @@ def choices(run: Run) -> str:
     """Return ratios of the packaged choices against NCCL, with the choice."""
     found = {
         key: f"{ratio_text(nccl / ours)} {chosen.removesuffix('@mapped')}"
-        for key, (chosen, ours, _, _, nccl) in packaged_choices(run).items()
+        for key, (chosen, ours, nccl) in packaged_choices(run).items()
     }
     note = "Each call synchronised; what is chosen today, on the path mapped where none is named."
     return f"{RATIO.format('NCCL')} {note}\n\n{grid(found, lambda text: text or '-')}"

@@ -104,7 +104,7 @@ def choices(run: Run, least: int, most: int) -> Figures:
     if not found:
         return None
     sizes = [nbytes for _, nbytes in found]
-    slowest, half, fastest = against.spread_of(nccl / ours for _, ours, _, _, nccl in found.values())
+    slowest, half, fastest = against.spread_of(nccl / ours for _, ours, nccl in found.values())
     figures = {"least": slowest, "half": half, "most": fastest, "cells": len(found)}
     return figures | {"from": size_text(min(sizes)), "to": size_text(max(sizes))}
 
