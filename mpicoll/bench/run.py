@@ -167,7 +167,7 @@ def _measure(bench: Bench, part: Bench | None, todo: list[Job], visit: int) -> N
 
 def _leave(bench: Bench, part: Bench | None) -> None:
     """Write what is not yet written of a number of ranks, and free it; arguments as in `_measure`."""
-    if part and part.options.mode == "regret":
+    if part:
         regret.write_rest(part)
     bench.leave(part)
 

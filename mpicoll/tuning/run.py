@@ -109,9 +109,9 @@ def _begun(asked: TunerOptions, world: MPI.Intracomm, backend: Backend) -> Resul
 
 
 def _tuned(asked: TunerOptions, world: MPI.Intracomm, backend: Backend, results: Results) -> int:
-    begin, numbers = time.monotonic(), asked.ranks or (world.size,)
+    begin, asked = time.monotonic(), replace(asked, ranks=asked.ranks or (world.size,))
     with _shown(world.rank) as shown:
-        made = [_tuner(asked, world, number, backend, shown) for number in numbers]
+        made = [_tuner(asked, world, number, backend, shown) for number in asked.ranks]
         tuners = [tuner for tuner in made if tuner]
         _visit_all(asked, world, made)
     for tuner in tuners:
@@ -144,8 +144,8 @@ def _tuner(asked: TunerOptions, world: MPI.Intracomm, number: int, backend: Back
     part = MPI.Intracomm(world.Split(0 if world.rank < number else MPI.UNDEFINED))
     if part == MPI.COMM_NULL:
         return None
-    clock, seconds = Clock(part, crowded(part), backend.synchronize), asked.seconds / len(asked.ranks or (number,))
-    return Tuner(Communicator(part), backend, clock, seconds, shown(number))
+    clock = Clock(part, crowded(part), backend.synchronize)
+    return Tuner(Communicator(part), backend, clock, asked.seconds / len(asked.ranks), shown(number))
 
 
 @contextmanager

@@ -235,7 +235,7 @@ class Tuner:
             tried.add(gaps[0])
             if again:
                 self.met.pop((CALLS[name].row.name, nbytes), None)
-            elif (name, nbytes) not in self.plan:
+            else:
                 self.plan.append((name, nbytes))
             self._measure(name, nbytes, max(left / len(gaps), 0.05), hopeless=HOPELESS if again else FAR)
             self._told(1 - left / max(end - self.start, 1e-9), name)

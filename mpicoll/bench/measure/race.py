@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class Runner:
         """Return what several races say of the same call, far apart in time."""
         seconds = Statistics.of_visits([one.seconds for one in visits])
         ratio = Statistics.of_visits([one.ratio for one in visits])
-        return cls(seconds, ratio, float(np.exp(np.mean([math.log(one.reference) for one in visits]))))
+        return cls(seconds, ratio, geometric_mean([one.reference for one in visits]))
 
     @property
     def estimate(self) -> float:

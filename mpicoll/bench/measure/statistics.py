@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import geometric_mean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,9 +70,8 @@ class Statistics:
         """
         if len(visits) == 1:
             return visits[0]
-        medians = np.array([one.median for one in visits])
-        widths = [math.log(one.high / one.low) / 2 for one in visits]
-        median, width = float(np.exp(np.log(medians).mean())), math.hypot(*widths) / len(visits)
+        median = geometric_mean([one.median for one in visits])
+        width = math.hypot(*(math.log(one.high / one.low) / 2 for one in visits)) / len(visits)
         return cls(
             median=median,
             spread=float(np.mean([one.spread for one in visits])),

@@ -62,7 +62,7 @@ class Regret:
 
     @cached_property
     def runners(self) -> dict[Choice, Runner]:
-        """What all visits say of each choice."""
+        """Runners of each choice, over all visits."""
         return self.visits.runners()
 
     @property
@@ -123,7 +123,7 @@ def table(bench: Bench, jobs: Iterable[Job]) -> None:
 
 
 def write_rest(bench: Bench) -> None:
-    """Write the rows of cells without a last visit: the budget was spent."""
+    """Write the rows of cells without a last visit: the budget was spent; none in other modes."""
     if bench.met and bench.visit < VISITS:
         bench.head(*COLUMNS)
     for row in bench.met.values():
