@@ -268,3 +268,10 @@ def bound_plans(comm: Any) -> list[tuple[Any, Any]]:
 
 def _epsilon(dtype: str) -> float:
     return {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(dtype) or float(np.finfo(dtype).eps)
+
+
+def on_all(value):
+    """The value of all ranks, which must be the same."""
+    found = MPI.COMM_WORLD.allgather(value)
+    assert len(set(found)) == 1, found
+    return found[0]
