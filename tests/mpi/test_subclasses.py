@@ -37,7 +37,8 @@ class Stubborn(np.ndarray):
 
 
 def memmap(data, folder):
-    mapped = np.memmap(folder / "file", data.dtype, "w+", shape=data.shape)
+    """Return an array mapped from a file of its own: two maps of one file would be the same memory."""
+    mapped = np.memmap(folder / f"file{len(list(folder.iterdir()))}", data.dtype, "w+", shape=data.shape)
     mapped[...] = data
     return mapped
 
