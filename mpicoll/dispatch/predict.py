@@ -88,6 +88,24 @@ def _corrections(curve: Curve, card: Algorithm, path: str, model: CostModel) -> 
     return found
 
 
+def bend(curve: Curve, card: Algorithm, path: str, model: CostModel, nbytes: int) -> float:
+    """Return how far a measured time is from what those of the sizes around it predict: 0.1 where it is 10 % off.
+
+    Args:
+        curve: what was measured of the algorithm.
+        card: the algorithm.
+        path: its name.
+        model: of the path.
+        nbytes: message size in bytes; the first and the last one have no sizes around them and no bend.
+    """
+    points = _corrections(curve, card, path, model)
+    place = sorted(curve.points).index(nbytes)
+    if place in (0, len(points) - 1):
+        return 0.0
+    x, y = points[place]
+    return abs(y - _between([points[place - 1], points[place + 1]], x))
+
+
 def _between(points: list[tuple[float, float]], x: float) -> float:
     """Return the value at x on the line through points, that of the first or last one beyond them."""
     place = bisect(points, (x, math.inf))

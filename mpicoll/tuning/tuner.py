@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 
 from mpi4py import MPI
 
@@ -29,9 +27,10 @@ from mpicoll.dispatch.table import Table
 from mpicoll.dispatch.tuning import Tuning
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.context.contexts import context_of
-from mpicoll.tuning.choose import ranges, rules
+from mpicoll.tuning.choose import rules
 from mpicoll.tuning.contenders import FAR, HOPELESS, PROBES, contenders, sizes
 from mpicoll.tuning.fit import model_of
+from mpicoll.tuning.gaps import bends, changes, disturbed
 
 #: half-width of an interval at which an algorithm's time is known well enough
 PRECISE = 0.02
@@ -41,10 +40,6 @@ PLANNED = 0.7
 PROBE = 0.1
 #: rounds of a race of which a time is written down: that of one that left before is no more than a bound
 ROUNDS = 3
-#: sizes as near as this, by their ratio, need none between them
-NEAR = 1.3
-#: how many times that of a longer message a size's least time is where something disturbed its race
-DISTURBED = 1.5
 
 #: is told after each measurement how much is done, from 0 to 1, and what was measured
 Tell = Callable[[float, str], None]
@@ -111,7 +106,7 @@ class Tuner:
             self._survey(self.start + seconds * (1 if last else PLANNED))
             self._fit()
             if last:
-                self._leave_out(list(self._disturbed(names)))
+                self._leave_out(names)
             else:
                 self._refine(names, self.start + seconds)
             self._fit()
@@ -223,51 +218,33 @@ class Tuner:
         return context_of(self.comm).machine
 
     def _refine(self, names: list[str], end: float) -> None:
-        """Measure disturbed sizes again, then where the winner changes, the widest gap first, until a time."""
+        """Measure the sizes that are missing, the first one first, until a time."""
         tried = {(False, *one) for one in self.plan}
         while True:
-            found = [(True, *one) for one in self._disturbed(names)]
-            found += [(False, name, nbytes) for _, name, nbytes in sorted(self._gaps(names), reverse=True)]
-            gaps, left = self.world.bcast([gap for gap in found if gap not in tried], root=0), self._left(end)
-            if not gaps or left <= 0:
+            found, left = [one for one in self._missing(names) if one not in tried], self._left(end)
+            found = self.world.bcast(found, root=0)
+            if not found or left <= 0:
                 return
-            again, name, nbytes = gaps[0]
-            tried.add(gaps[0])
+            again, name, nbytes = found[0]
+            tried.add(found[0])
             if again:
                 self.met.pop((CALLS[name].row.name, nbytes), None)
             else:
                 self.plan.append((name, nbytes))
-            self._measure(name, nbytes, max(left / len(gaps), 0.05), hopeless=HOPELESS if again else FAR)
+            self._measure(name, nbytes, max(left / len(found), 0.05), hopeless=HOPELESS if again else FAR)
             self._told(1 - left / max(end - self.start, 1e-9), name)
 
-    def _leave_out(self, disturbed: list[tuple[str, int]]) -> None:
-        """Forget the times of sizes for the table: those around them say more."""
-        for name, nbytes in disturbed:
-            del self.timings[CALLS[name].row.name, nbytes]
+    def _missing(self, names: list[str]) -> list[tuple[bool, str, int]]:
+        """Return (measured before, call, size in bytes): disturbed ones, the widest gap, then the sharpest bend."""
+        of = {name: self._of(CALLS[name].row.name) for name in names}
+        again = [(True, name, nbytes) for name in names for nbytes in disturbed(of[name])]
+        wide = [(ratio, name, nbytes) for name in names for ratio, nbytes in changes(of[name])]
+        bent = [(far, name, nbytes) for name in names for far, nbytes in bends(of[name], self.tuning)]
+        new = sorted(wide, reverse=True) + sorted(bent, reverse=True)
+        return again + [(False, name, self._case(name, nbytes).nbytes) for _, name, nbytes in new]
 
-    def _disturbed(self, names: list[str]) -> Iterator[tuple[str, int]]:
-        """Yield (call, size) for each size that takes longer than a longer message: it should not."""
-        for name in names:
-            shortest = math.inf
-            for timing in reversed(self._of(CALLS[name].row.name)):
-                seconds = min(timing.times.values())
-                if seconds > DISTURBED * shortest:
-                    yield name, timing.nbytes
-                shortest = min(seconds, shortest)
-
-    def _gaps(self, names: list[str]) -> Iterator[tuple[float, str, int]]:
-        """Yield (ratio of two measured sizes between which the choice changes, call, the size there)."""
-        for name in names:
-            timings = self._of(CALLS[name].row.name)
-            ends = [each.high for each in ranges(timings)[:-1]]
-            for one, two in pairwise(timings):
-                ratio = (two.nbytes + 1) / (one.nbytes + 1)
-                end = next((end for end in ends if one.nbytes < end <= two.nbytes), 0)
-                if ratio > NEAR and end:
-                    between = end if end < two.nbytes else _middle(one.nbytes, two.nbytes)
-                    yield ratio, name, self._case(name, between).nbytes
-
-
-def _middle(low: int, high: int) -> int:
-    """Return the size between two, by their ratio."""
-    return math.isqrt((low + 1) * (high + 1))
+    def _leave_out(self, names: list[str]) -> None:
+        """Forget the times of disturbed sizes for the table: those around them say more."""
+        for name in (CALLS[name].row.name for name in names):
+            for nbytes in list(disturbed(self._of(name))):
+                del self.timings[name, nbytes]
