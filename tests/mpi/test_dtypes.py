@@ -53,13 +53,12 @@ def test_complex_numbers(world, memory):
 @pytest.mark.parametrize("dtype", [">f8", ">i4"])
 def test_the_other_byte_order_in_both_spellings(world, dtype):
     """Refused by name with and without MPI's type; moved as it is."""
-    native = np.dtype(dtype).newbyteorder("=")
-    named = {"f8": MPI.DOUBLE, "i4": MPI.INT}[native.str[1:]]
+    named = {"f8": MPI.DOUBLE, "i4": MPI.INT}[dtype[1:]]
     x, y = np.arange(3).astype(dtype), np.zeros(3, dtype)
     with pytest.raises(TypeError, match=f"^allreduce: {dtype} is not in this machine's byte order"):
         world.Allreduce(x, y)
     for arguments in (([x, named], [y, named]), ([x, named], y)):
-        with pytest.raises(TypeError, match=f"^allreduce: ...?.?buf is {dtype}, its given type is {native}"):
+        with pytest.raises(TypeError, match=f"^allreduce: {dtype} is not in this machine's byte order"):
             world.Allreduce(*arguments)
     z = x if world.rank == 0 else y
     world.Bcast(z)

@@ -252,16 +252,6 @@ def test_operators_of_mpi_that_are_not_served(world, name):
         world.Allreduce(x, y, getattr(MPI, name))
 
 
-def test_operators_of_users_are_not_served(world):
-    op = MPI.Op.Create(lambda a, b, t: None, commute=True)
-    for method in ("Reduce", "Allreduce", "Reduce_scatter_block", "Scan", "Exscan"):
-        x, y = np.zeros(world.size), np.zeros(1 if "scatter" in method else world.size)
-        text = f"^{method.lower()}: op .* is not supported; supported: {SUPPORTED}$"
-        with pytest.raises(mpicoll.UnsupportedError, match=text):
-            getattr(world, method)(x, y, op)
-    op.Free()
-
-
 def test_strings_are_no_operators(world):
     x, y = np.zeros(3), np.zeros(3)
     with pytest.raises((TypeError, mpicoll.UnsupportedError), match="op 'sum' is not supported"):

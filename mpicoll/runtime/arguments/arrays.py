@@ -59,6 +59,10 @@ class Flat:
         address = self.pointer + start * self.array.dtype.itemsize
         return replace(self, array=self.array[start : start + count], pointer=address)
 
+    def in_bytes(self) -> Flat:
+        """Return the same memory as bytes."""
+        return replace(self, array=self.array.view("u1"))
+
 
 def is_cupy(array: object) -> bool:
     """Tell whether this is a CuPy array or of a class made from it, without importing CuPy."""
@@ -112,6 +116,25 @@ def _from_dlpack(value: Any) -> Array:
     import cupy
 
     return cupy.from_dlpack(value)
+
+
+def are_alike(one: np.dtype, other: np.dtype) -> bool:
+    """Tell whether two dtypes have the same elements; the names of a record's fields do not matter."""
+    if one == other:
+        return True
+    if not (one.names and other.names and one.itemsize == other.itemsize):
+        return False
+    mine, theirs = _places(one), _places(other)
+    return len(mine) == len(theirs) and all(
+        at == there and are_alike(part, its) for (part, at), (its, there) in zip(mine, theirs, strict=True)
+    )
+
+
+def _places(record: np.dtype) -> list[tuple[np.dtype, int]]:
+    """Return (dtype, first byte) of each field of a record."""
+    assert record.fields is not None
+    assert record.names is not None
+    return [record.fields[name][:2] for name in record.names]
 
 
 def pointer_of(array: Array) -> int:

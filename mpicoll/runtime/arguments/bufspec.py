@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from mpi4py.util import dtlib
 
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.arrays import Array, as_array
+from mpicoll.runtime.arguments.typemap import Typemap, predefined_dtype
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Spec:
         displs: where each block starts, in elements, None if not given.
         displ: a displacement that is one number, in elements: where the block starts, or equal blocks start;
             in the v-variants the distance of the blocks' starts.
-        raw: the elements are taken as bytes (MPI.BYTE was given).
+        raw: the type that was given, where no operator is defined for it, such as MPI.BYTE; "" for others.
+        typemap: of a derived datatype; the array is the memory's bytes then, and all counts are of its items.
     """
 
     array: Array | None
@@ -32,7 +33,14 @@ class Spec:
     counts: tuple[int, ...] | None = None
     displs: tuple[int, ...] | None = None
     displ: int | None = None
-    raw: bool = False
+    raw: str = ""
+    typemap: Typemap | None = None
+
+    @property
+    def items(self) -> int:
+        """Number of elements in the memory, or of a derived datatype's items."""
+        assert self.array is not None
+        return self.typemap.items(self.array.nbytes) if self.typemap else int(self.array.size)
 
 
 def is_in_place(argument: Any) -> bool:
@@ -44,8 +52,9 @@ def read_spec(collective: str, name: str, argument: Any) -> Spec:
     """Take a buffer argument apart.
 
     Raises:
-        TypeError: not a buffer argument, or the given type is not the array's.
-        UnsupportedError: a derived datatype.
+        TypeError: not a buffer argument.
+        ValueError: the array's elements cannot be taken as the given type.
+        UnsupportedError: the given type is none for elements.
     """
     if argument is None:
         return Spec(None)
@@ -55,11 +64,17 @@ def read_spec(collective: str, name: str, argument: Any) -> Spec:
         raise TypeError(f"{collective}: {name} has {len(argument)} items, not array, counts, displacements and type")
     first, *rest = argument
     array = None if first is None else as_array(collective, name, first)
-    raw = bool(rest) and isinstance(rest[-1], MPI.Datatype) and rest[-1] == MPI.BYTE
-    if rest and isinstance(rest[-1], MPI.Datatype | str):
-        array = _typed(collective, name, array, rest.pop())
+    given = rest.pop() if rest and isinstance(rest[-1], MPI.Datatype | str) else None
     count, counts, displs, displ = _read_counts(collective, name, rest)
-    return Spec(array, count, counts, displs, displ, raw)
+    raw, typemap = "", None
+    if array is not None and given is not None and not array.dtype.hasobject:  # else refused later
+        if isinstance(given, MPI.Datatype) and not given.is_predefined:
+            array, raw = _bytes_of(collective, name, array, "a derived datatype"), "derived datatypes"
+            typemap = Typemap.of(collective, name, given)
+        else:
+            array = _typed(collective, name, array, given, exact=count is None and counts is None)
+            raw = "MPI.BYTE" if isinstance(given, MPI.Datatype) and given == MPI.BYTE else ""
+    return Spec(array, count, counts, displs, displ, raw, typemap)
 
 
 def _read_counts(
@@ -101,28 +116,34 @@ def integers(collective: str, name: str, values: Any) -> tuple[int, ...]:
     return numbers
 
 
-def _typed(collective: str, name: str, array: Array | None, given: MPI.Datatype | str) -> Array | None:
-    """Return the array as elements of the given type, which must be its own or MPI.BYTE.
+def _typed(collective: str, name: str, array: Array, given: MPI.Datatype | str, *, exact: bool) -> Array:
+    """Return an array's memory as elements of the given type, as MPI takes it.
 
     Args:
         collective: the call's name, for messages.
         name: the argument's name, for messages.
-        array: the array, None where the argument was None.
-        given: MPI's type, or its name.
+        array: the array.
+        given: a predefined datatype, or a type's name.
+        exact: no count is given, so that all of the memory is meant.
     """
-    if array is None:
-        return None
-    if isinstance(given, MPI.Datatype) and given == MPI.BYTE:
-        if not array.flags.c_contiguous:
-            raise ValueError(f"{collective}: {name} is taken as MPI.BYTE, but is not contiguous")
-        return array.reshape(-1).view(np.uint8)
-    try:
-        wanted = np.dtype(given) if isinstance(given, str) else np.dtype(dtlib.to_numpy_dtype(given))
-    except (ValueError, TypeError):
-        wanted = None
-    predefined = isinstance(given, str) or given.is_predefined
-    if wanted is None or not predefined:
-        raise UnsupportedError(f"{collective}: {name} has a derived datatype; pass an array of the elements instead")
-    if wanted != array.dtype:
-        raise TypeError(f"{collective}: {name} is {array.dtype}, its given type is {wanted}")
-    return array
+    wanted = np.dtype(given) if isinstance(given, str) else predefined_dtype(given)
+    if wanted is None:
+        raise UnsupportedError(f"{collective}: {name} has a datatype that NumPy has not; pass MPI.BYTE and bytes")
+    if wanted in (array.dtype, array.dtype.newbyteorder("=")):  # the other byte order is refused where it matters
+        return array
+    memory = _bytes_of(collective, name, array, f"{wanted}, but is {array.dtype},")
+    number, rest = divmod(memory.size, wanted.itemsize)
+    if rest and exact:
+        raise ValueError(
+            f"{collective}: {name} has {memory.size} bytes, not a multiple of its type's {wanted.itemsize}"
+        )
+    return memory[: number * wanted.itemsize].view(wanted)
+
+
+def _bytes_of(collective: str, name: str, array: Array, wanted: str) -> Array:
+    """Return the bytes of an array's memory; raises ValueError where they are not one after the other."""
+    if not array.flags.c_contiguous and array.flags.f_contiguous:
+        array = array.T  # MPI takes memory as it lies
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{collective}: {name} is taken as {wanted} and not contiguous")
+    return array.reshape(-1).view(np.uint8)

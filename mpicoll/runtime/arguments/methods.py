@@ -20,7 +20,7 @@ from mpi4py import MPI
 
 from mpicoll.runtime.arguments.arrays import empty, flatten
 from mpicoll.runtime.arguments.bufspec import is_in_place
-from mpicoll.runtime.arguments.operands import CallReader, Operands
+from mpicoll.runtime.arguments.operands import CallReader, Operands, scaled
 from mpicoll.schedule.collectives import COLLECTIVES
 
 
@@ -149,6 +149,10 @@ def alltoall(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) -> 
         done.before.append(lambda: held.__setitem__(..., target.array))
         return done
     source, in_blocks = call.blocks("sendbuf", sendbuf, vector)
+    sizes = [flat.array.dtype.itemsize for flat in (source, target)]
+    if sizes[0] != sizes[1] and in_blocks[0][rank] * sizes[0] == out_blocks[0][rank] * sizes[1]:  # both in bytes
+        in_blocks, out_blocks = (scaled(b, s) for b, s in zip((in_blocks, out_blocks), sizes, strict=True))
+        source, target, nbytes = source.in_bytes(), target.in_bytes(), nbytes and nbytes * sizes[1]
     if not vector:
         call.same("recvbuf", sum(out_blocks[0]), "sendbuf", sum(in_blocks[0]))
     if in_blocks[0][rank] != out_blocks[0][rank]:

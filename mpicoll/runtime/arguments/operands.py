@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from mpicoll.runtime.arguments.arrays import Extent, Flat, overlap
+from mpicoll.errors import UnsupportedError
+from mpicoll.runtime.arguments.arrays import Extent, Flat, are_alike, overlap
 from mpicoll.runtime.arguments.operators import Operator, operator_of
 from mpicoll.runtime.arguments.reader import Blocks, Reader
 from mpicoll.schedule.collectives import Collective
@@ -109,6 +110,12 @@ def check_options(operands: Operands, algorithm: Any, stream: Any) -> None:
         raise TypeError(f"{method}: stream is {stream!r}, not a CUDA stream")
 
 
+def scaled(blocks: Blocks, unit: int) -> Blocks:
+    """Return the counts and displacements of blocks in smaller elements, of which `unit` are one of before."""
+    counts, displs = blocks
+    return tuple(unit * count for count in counts), tuple(unit * displ for displ in displs)
+
+
 class CallReader(Reader):
     """One call being understood: compares the arguments that it has read, and makes the operands."""
 
@@ -147,6 +154,7 @@ class CallReader(Reader):
             blocks: (counts, displacements) in the output, in elements.
             nbytes: elements of the vector, None where not all ranks know them.
         """
+        source, target, blocks, nbytes = self._in_one_unit(source, target, blocks, nbytes)
         count = source.size
         self._own_count("sendbuf", count, "recvbuf", blocks)
         aliased = self._is_own_block(source, target, blocks)
@@ -166,6 +174,7 @@ class CallReader(Reader):
             nbytes: elements of the vector, None where not all ranks know them.
             op: as in the call.
         """
+        target, source, blocks, nbytes = self._in_one_unit(target, source, blocks, nbytes)
         count = target.size
         self._own_count("recvbuf", count, "sendbuf", blocks)
         aliased = self._is_own_block(target, source, blocks)
@@ -174,6 +183,22 @@ class CallReader(Reader):
         return self.operands(
             source, target, in_blocks=blocks, out_blocks=((count,), (0,)), nbytes=nbytes, op=op, aliased=aliased
         )
+
+    def _in_one_unit(
+        self, one: Flat, many: Flat, blocks: Blocks, nbytes: int | None
+    ) -> tuple[Flat, Flat, Blocks, int | None]:
+        """Return the arguments in bytes where elements are only moved, and have another size here than there.
+
+        Args:
+            one: has this rank's block.
+            many: has all blocks.
+            blocks: (counts, displacements) of these, in elements.
+            nbytes: elements of the vector, None where not all ranks know them.
+        """
+        unit, size = one.array.dtype.itemsize, many.array.dtype.itemsize
+        if self.row.reducing or unit == size or one.size * unit != blocks[0][self.rank] * size:
+            return one, many, blocks, nbytes
+        return one.in_bytes(), many.in_bytes(), scaled(blocks, size), nbytes and nbytes * size
 
     def _own_count(self, name: str, count: int, other: str, blocks: Blocks) -> None:
         expected = blocks[0][self.rank]
@@ -217,8 +242,12 @@ class CallReader(Reader):
         dtype = first.array.dtype
         found = operator_of(self.method, op) if self.row.reducing else None
         if found:
-            if self.raw:
-                raise TypeError(f"{self.method}: op {found.name} is not defined for MPI.BYTE")
+            if self.raw and not (found.users and self.raw == "MPI.BYTE"):
+                raise TypeError(f"{self.method}: op {found.name} is not defined for {self.raw}")
+            if found.host_only and first.device >= 0:
+                raise UnsupportedError(f"{self.method}: op {found.name} takes arrays on the host only; use mpicoll.Op")
+            if found.uncut and count:
+                found = replace(found, width=count)
             found.check(self.method, dtype, (count,) if count is not None else (*in_blocks[0], *out_blocks[0]))
         flats = [source] if source is target else [source, target]
         return Operands(
@@ -248,8 +277,10 @@ class CallReader(Reader):
         return Flat(extent, 0, flat.device) if 0 < extent.nbytes <= MOST_HELD else None
 
     def _alike(self, source: Flat, target: Flat) -> None:
-        if source.array.dtype != target.array.dtype:
-            raise TypeError(f"{self.method}: sendbuf is {source.array.dtype}, recvbuf is {target.array.dtype}")
+        """Refuse buffers of different elements; what is only moved may have another type of the same size."""
+        one, other = source.array.dtype, target.array.dtype
+        if not (are_alike(one, other) or (one.itemsize == other.itemsize and not self.row.reducing)):
+            raise TypeError(f"{self.method}: sendbuf is {one}, recvbuf is {other}")
         if source.device != target.device:
             places = ["on the host" if f.device < 0 else f"on device {f.device}" for f in (source, target)]
             raise ValueError(f"{self.method}: sendbuf is {places[0]}, recvbuf is {places[1]}")

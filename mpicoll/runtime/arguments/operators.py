@@ -37,6 +37,8 @@ class Operator:
         commutative: the order of operands does not matter.
         function: a user's function of two arrays instead of ufunc and cuda.
         width: elements of an item, never cut apart.
+        uncut: a vector is one item, whatever its length.
+        host_only: it takes arrays on the host only.
     """
 
     name: str
@@ -48,6 +50,8 @@ class Operator:
     commutative: bool = True
     function: Callable[[Any, Any], Any] | None = None
     width: int = 1
+    uncut: bool = False
+    host_only: bool = False
 
     @property
     def users(self) -> bool:
@@ -204,8 +208,23 @@ def _name_of(op: object) -> str:
         for name in ("REPLACE", "NO_OP", "OP_NULL"):
             if op == getattr(MPI, name):
                 return f"MPI.{name}"
-        return "of MPI.Op.Create (use mpicoll.Op)"
     return repr(op)
+
+
+def _made_by_mpi(op: MPI.Op) -> Operator:
+    """Return the operator for one of `MPI.Op.Create`, which MPI itself applies.
+
+    MPI may call its function with any part of a vector, but libraries do so with long ones only, and programs have
+    come to rely on that: they see whole vectors here.
+    """
+
+    def combine(a: Any, b: Any) -> Any:
+        result = b.copy()
+        op.Reduce_local(a, result)
+        return result
+
+    commutes = op.Is_commutative()
+    return Operator("of MPI.Op.Create", None, "", "", _ANY, False, commutes, combine, uncut=True, host_only=True)
 
 
 def operator_of(collective: str, op: MPI.Op | Average | Op) -> Operator:
@@ -217,5 +236,7 @@ def operator_of(collective: str, op: MPI.Op | Average | Op) -> Operator:
     for known, found in (*_OPERATORS, *_LOCATORS):
         if op == known:
             return found
+    if isinstance(op, MPI.Op) and not op.is_predefined and op != MPI.OP_NULL:
+        return _made_by_mpi(op)
     supported = ", ".join(OPERATORS)
     raise UnsupportedError(f"{collective}: op {_name_of(op)} is not supported; supported: {supported}")

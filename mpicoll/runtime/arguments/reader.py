@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import operator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mpicoll.runtime.arguments.arrays import Flat, flatten
 from mpicoll.runtime.arguments.bufspec import Spec, integers, is_in_place, read_spec
+from mpicoll.runtime.arguments.typemap import packed
 from mpicoll.schedule.collectives import COLLECTIVES
 from mpicoll.schedule.partition import offsets
 
@@ -44,46 +46,50 @@ class Reader:
         rank: this rank.
         size: number of ranks.
         root: the root, 0 where there is none.
-        raw: some buffer's elements are taken as bytes (MPI.BYTE was given).
+        raw: the type of some buffer for which no operator is defined, such as MPI.BYTE; "" for none.
     """
 
     def __init__(self, name: str, method: str, rank: int, size: int, root: Any = 0) -> None:
         self.row, self.method, self.rank, self.size = COLLECTIVES[name], method, rank, size
-        self.root, self.raw = read_root(method, root, size), False
+        self.root, self.raw = read_root(method, root, size), ""
 
     def one(self, name: str, value: Any, *, writes: bool = False) -> Flat:
         """Read a buffer that is one block: its count of elements, from its displacement on."""
-        flat, spec = self._read(name, value, writes)
+        spec = self._spec(name, value, writes)
         given = {"counts": spec.counts, "displacements": spec.displs}
         for what, numbers in given.items():
             if numbers is not None and len(numbers) != 1:
                 raise ValueError(f"{self.method}: {name} is one block, but {len(numbers)} {what} are given")
         start = spec.displs[0] if spec.displs else spec.displ or 0
-        return self._part(flat, name, start, spec.counts[0] if spec.counts else spec.count)
+        return self._part(spec, name, start, spec.counts[0] if spec.counts else spec.count, writes)
 
     def equal(self, name: str, value: Any, *, writes: bool = False) -> tuple[Flat, Blocks]:
         """Return (array, blocks) of a buffer that has blocks of equal size, one after the other."""
-        flat, spec = self._read(name, value, writes)
+        spec = self._spec(name, value, writes)
         if spec.counts or spec.displs:
             raise ValueError(f"{self.method}: {name} has counts of its own; use {self.row.methods[-1]}")
-        flat = self._part(flat, name, spec.displ or 0, None if spec.count is None else spec.count * self.size)
-        each = self._each(flat, name, f"; use {self.row.methods[-1]}")
+        count = None if spec.count is None else spec.count * self.size
+        flat = self._part(spec, name, spec.displ or 0, count, writes)
+        each = self._each(flat.size, name, f"; use {self.row.methods[-1]}")
         return flat, dense((each,) * self.size)
 
     def various(self, name: str, value: Any, *, writes: bool = False) -> tuple[Flat, Blocks]:
         """Return (array, blocks) of a buffer that has a block for every rank, of any size and anywhere."""
-        flat, spec = self._read(name, value, writes)
+        spec = self._spec(name, value, writes)
         counts, displs = spec.counts, spec.displs
         if counts is None:
             if displs is not None and spec.count is None:
                 raise ValueError(f"{self.method}: {name} has displacements but no counts")
-            counts = (self._each(flat, name, "") if spec.count is None else spec.count,) * self.size
+            counts = (self._each(spec.items, name, "") if spec.count is None else spec.count,) * self.size
         if displs is None:
             displs = offsets(counts) if spec.displ is None else tuple(r * spec.displ for r in range(len(counts)))
-        blocks = self._fitting(flat, name, (counts, displs))
+        blocks = self._fitting(spec.items, name, (counts, displs))
         if writes and (spec.displs or spec.displ is not None):
             self._disjoint(name, blocks)
-        return flat, blocks
+        if spec.typemap is None:
+            return flatten(self.method, name, spec.array, writes=writes), blocks
+        flat = packed(self.method, name, spec.array, spec.typemap, list(zip(*blocks, strict=True)), writes=writes)
+        return flat, dense(tuple(count * spec.typemap.elements for count in counts))
 
     def blocks(self, name: str, value: Any, vector: bool, *, writes: bool = False) -> tuple[Flat, Blocks]:
         """Return (array, blocks) of a buffer that has a block for every rank.
@@ -111,33 +117,36 @@ class Reader:
         numbers = integers(self.method, "recvcounts", counts)
         if len(numbers) == self.size and sum(numbers) != flat.size:
             raise ValueError(f"{self.method}: {name} has {flat.size} elements, recvcounts sum to {sum(numbers)}")
-        return flat, self._fitting(flat, name, dense(numbers))
+        return flat, self._fitting(flat.size, name, dense(numbers))
 
-    def _read(self, name: str, value: Any, writes: bool) -> tuple[Flat, Spec]:
-        """Return (array, specification) of one buffer argument."""
+    def _spec(self, name: str, value: Any, writes: bool) -> Spec:
+        """Return one buffer argument, taken apart."""
         if is_in_place(value):
             raise ValueError(f"{self.method}: {name} cannot be MPI.IN_PLACE")
         if writes and isinstance(value, np.generic):
             raise ValueError(f"{self.method}: {name} is a scalar, which cannot receive")
         spec = read_spec(self.method, name, value)
-        array = spec.array
-        if array is None:
+        if spec.array is None:
             if spec.counts is None or any(spec.counts):
                 raise ValueError(f"{self.method}: {name} is None, but significant on rank {self.rank}")
-            array = np.empty(0, "u1")
+            spec = replace(spec, array=np.empty(0, "u1"))
         self.raw = self.raw or spec.raw
-        return flatten(self.method, name, array, writes=writes), spec
+        return spec
 
-    def _part(self, flat: Flat, name: str, start: int, count: int | None) -> Flat:
+    def _part(self, spec: Spec, name: str, start: int, count: int | None, writes: bool) -> Flat:
         """Return `count` elements from `start` on; None: all that are left.
 
         Args:
-            flat: the array.
-            name: the argument's name, for messages.
-            start: first element.
-            count: elements, or None.
+            spec: the argument.
+            name: its name, for messages.
+            start: first element, or item of a derived datatype.
+            count: elements or items, or None.
+            writes: the call writes them.
         """
-        number = max(flat.size - start, 0) if count is None else count
+        number = max(spec.items - start, 0) if count is None else count
+        if spec.typemap is not None:
+            return packed(self.method, name, spec.array, spec.typemap, [(number, start)], writes=writes)
+        flat = flatten(self.method, name, spec.array, writes=writes)
         if start + number > flat.size:
             behind = f" from {start} on" if start else ""
             raise ValueError(f"{self.method}: {name} has {flat.size} elements, count is {number}{behind}")
@@ -150,24 +159,23 @@ class Reader:
                 f"{self.method}: {name} is MPI.IN_PLACE on rank {self.rank}; only root {self.root} may say so"
             )
 
-    def _each(self, flat: Flat, name: str, hint: str) -> int:
+    def _each(self, elements: int, name: str, hint: str) -> int:
         """Return the elements of each of equal blocks."""
-        each, rest = divmod(flat.size, self.size)
+        each, rest = divmod(elements, self.size)
         if rest:
-            raise ValueError(
-                f"{self.method}: {name} has {flat.size} elements, not a multiple of {self.size} ranks{hint}"
-            )
+            what = f"{name} has {elements} elements"
+            raise ValueError(f"{self.method}: {what}, not a multiple of {self.size} ranks{hint}")
         return each
 
-    def _fitting(self, flat: Flat, name: str, blocks: Blocks) -> Blocks:
+    def _fitting(self, elements: int, name: str, blocks: Blocks) -> Blocks:
         counts, displs = blocks
         if len(counts) != self.size or len(displs) != self.size:
             raise ValueError(
                 f"{self.method}: {name} has {len(counts)} counts and {len(displs)} displacements for {self.size} ranks"
             )
         end = max((d + c for c, d in zip(counts, displs, strict=True) if c), default=0)
-        if min(counts) < 0 or end > flat.size:
-            raise ValueError(f"{self.method}: {name} has {flat.size} elements, its blocks need {end}")
+        if min(counts) < 0 or end > elements:
+            raise ValueError(f"{self.method}: {name} has {elements} elements, its blocks need {end}")
         return blocks
 
     def _disjoint(self, name: str, blocks: Blocks) -> None:
