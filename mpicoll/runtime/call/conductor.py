@@ -163,7 +163,11 @@ def _decide_and_run(
         if context.last or asked() or (operands and operands.device >= 0):
             found, bound = context.complete(lambda _: routine, call.name)
         else:  # there is nobody to wait for
-            found, bound = finished(routine)
+            try:
+                found, bound = finished(routine)
+            except Exception as error:
+                context.refuse(error)
+                raise
         if not found.moved:
             _finish(found, bound, context)
             return

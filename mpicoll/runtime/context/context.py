@@ -116,11 +116,14 @@ class Context(Traffic):
             raise
         if self.watch:
             self.watch.agree(self, facts[0].id, [one.address for one in facts])
-        self.refusals = Refusals(self.comm, (self.most_slots - 1) * TAGS)
+        self.refusals = Refusals(self.comm, (self.most_slots - 1) * TAGS, facts[0].id)
+        if self.untold is not None:
+            self.refuse(self.untold)
+            self.untold = None
         self.cuda_aware = cuda_aware.agree([one.awareness for one in facts])
         here = [one.host for one in facts].count(own.host)
         yielding = settings.yield_wait
-        self.waiter = Waiter(here > cores() if yielding is None else yielding)
+        self.waiter = Waiter(here > cores() if yielding is None else yielding, self.heed)
         self.ready = True
 
     def tuning(self) -> Tuning:

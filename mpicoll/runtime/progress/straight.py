@@ -61,7 +61,7 @@ class Straight(Operation):
             what: is kept of it there.
         """
         self.traffic, self.bound, self.keep, self.lane, self.slot = traffic, bound, keep, lane, slot
-        self.number = traffic.calls
+        self.number, self.attempt = traffic.calls, traffic.attempt
         if recent is not None:
             place, began = number & MASK, monotonic()
             recent.what[place], recent.began[place], self.kept = what, began, (recent, place, began)
@@ -79,8 +79,8 @@ class Straight(Operation):
                 self._end()
                 if self.bound.retired:
                     self.bound.free()
-            elif self.patience and self.patience.is_over(self.position):
-                self._give_up(self._stall(self.patience))
+                return
+            self._wait_on(self.position)
         except BaseException as error:
             if not isinstance(error, Exception) and not self.acting:
                 raise  # interrupted while it waited: nothing is lost, it can be waited for again
