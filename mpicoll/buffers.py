@@ -58,7 +58,7 @@ class Options(TypedDict, total=False):
 
 
 #: an array, or anything else whose memory is shared; a scalar of NumPy's can be sent, but not received into
-Buffer = np.ndarray[Any, Any] | np.generic | PythonBuffer | DLPackArray | CUDAArray
+Buffer = np.ndarray[Any, Any] | np.generic | MPI.buffer | PythonBuffer | DLPackArray | CUDAArray
 #: a buffer; a list of array, counts, displacements and type, as mpi4py's; or a list of arrays, for many calls as one
 BufferSpec = Buffer | list[Any] | tuple[Any, ...]
 #: MPI.IN_PLACE, or None, which means the same where MPI does not ignore the argument
