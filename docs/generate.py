@@ -21,6 +21,7 @@ from mpicoll.schedule.collectives import COLLECTIVES
 from mpicoll.settings import TABLE
 from performance.page import performance_page
 from pictures import FOLDER, PICTURES, PLOTS, picture
+from reference import api_page
 
 GENERATED = "<!-- written by `make docs`; edit the sources instead -->\n"
 
@@ -100,6 +101,7 @@ def by_hand(name: str) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "algorithms.md": algorithms_page,
+    "api.md": partial(api_page, GENERATED),
     "settings.md": settings_page,
     "tutorial.md": partial(by_hand, "tutorial.md"),
     "performance.md": performance_page,

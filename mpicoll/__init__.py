@@ -12,14 +12,31 @@ from mpicoll.algorithms import catalogue as _catalogue
 from mpicoll.analysis.registration import algorithm
 from mpicoll.analysis.verify import verify
 from mpicoll.dispatch.plan import Plan, plan
-from mpicoll.errors import MismatchError, ScheduleError, StalledError, TransportError, UnsupportedError
+from mpicoll.errors import Error, MismatchError, ScheduleError, StalledError, TransportError, UnsupportedError
 from mpicoll.runtime.mpi.environment import prepare as _prepare
 from mpicoll.schedule.collectives import collective as _collective
 from mpicoll.settings import override, settings
 from mpicoll.version import __version__ as __version__
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
+    from mpicoll import buffers as buffers
+    from mpicoll import request as request
     from mpicoll.communicator import Communicator
+    from mpicoll.functional import (
+        allgather,
+        allgatherv,
+        allreduce,
+        alltoall,
+        barrier,
+        bcast,
+        exscan,
+        gather,
+        gatherv,
+        reduce,
+        reduce_scatter,
+        scan,
+        scatter,
+    )
     from mpicoll.grouping import group
     from mpicoll.runtime.arguments.operators import AVG, Op
     from mpicoll.training.gradient_buckets import GradientBuckets
@@ -27,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AVG",
     "Communicator",
+    "Error",
     "GradientBuckets",
     "MismatchError",
     "Op",
@@ -37,9 +55,22 @@ __all__ = [
     "UnsupportedError",
     "algorithm",
     "algorithms",
+    "allgather",
+    "allgatherv",
+    "allreduce",
+    "alltoall",
+    "barrier",
+    "bcast",
+    "exscan",
+    "gather",
+    "gatherv",
     "group",
     "override",
     "plan",
+    "reduce",
+    "reduce_scatter",
+    "scan",
+    "scatter",
     "settings",
     "verify",
 ]
@@ -52,23 +83,8 @@ _LATE = {
     "GradientBuckets": "mpicoll.training.gradient_buckets",
     "Op": "mpicoll.runtime.arguments.operators",
 }
-
-#: the functional layer: lower-case collectives that return arrays
-_FUNCTIONS = (
-    "allgather",
-    "allgatherv",
-    "allreduce",
-    "alltoall",
-    "barrier",
-    "bcast",
-    "exscan",
-    "gather",
-    "gatherv",
-    "reduce",
-    "reduce_scatter",
-    "scan",
-    "scatter",
-)
+#: modules that need MPI, and can be had without an import of their own
+_MODULES = ("buffers", "request")
 
 if settings.prepare is not False:
     _prepare()
@@ -84,11 +100,19 @@ def algorithms(collective: str | None = None) -> dict[str, list[str]]:
     return names if collective is None else {(row := _collective(collective).name): names[row]}
 
 
-def __getattr__(name: str) -> Any:
-    home = "mpicoll.functional" if name in _FUNCTIONS else _LATE.get(name)
-    if home is None:
-        raise AttributeError(f"module 'mpicoll' has no attribute {name!r}")
-    from importlib import import_module
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})
 
-    found = globals()[name] = getattr(import_module(home), name)  # so that it is asked for once
-    return found
+
+if not TYPE_CHECKING:  # to a checker it would say that every name exists
+
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        if name in _MODULES:
+            return import_module(f"mpicoll.{name}")
+        if name not in __all__:
+            raise AttributeError(f"module 'mpicoll' has no attribute {name!r}")
+        found = getattr(import_module(_LATE.get(name, "mpicoll.functional")), name)
+        globals()[name] = found  # so that it is asked for once
+        return found

@@ -1,9 +1,10 @@
-"""`python -m mpicoll`: sub-commands, one file each in `cli`."""
+"""`python -m mpicoll`, or `mpicoll` alone: sub-commands, one file each in `cli`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from mpicoll import __version__
 from mpicoll.cli import compare, info, listing, plan, report, show, simulate, trace, tune, verify, warm, ways
@@ -13,7 +14,23 @@ COMMANDS = (listing, show, ways, simulate, plan, verify, info, tune, warm, repor
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a sub-command and return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m mpicoll", description="See, prove and inspect collectives.")
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["bench"]:  # whose parser is heard on one rank only
+        from mpicoll.bench.__main__ import main as bench
+
+        bench(arguments[1:])
+    chosen = _parser().parse_args(arguments)
+    try:
+        return int(chosen.run(chosen) or 0)
+    except (ValueError, NotImplementedError, OSError) as error:
+        print(f"mpicoll: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Return the parser of all sub-commands; that of `bench` is only named."""
+    name = "mpicoll" if Path(sys.argv[0]).name == "mpicoll" else "python -m mpicoll"
+    parser = argparse.ArgumentParser(prog=name, description="See, prove and inspect collectives.")
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
     look = argparse.RawDescriptionHelpFormatter
@@ -21,12 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
         one = commands.add_parser(command.NAME, help=command.HELP, description=command.__doc__, formatter_class=look)
         command.add(one)
         one.set_defaults(run=command.run)
-    chosen = parser.parse_args(arguments)
-    try:
-        return int(chosen.run(chosen) or 0)
-    except (ValueError, NotImplementedError, OSError) as error:
-        print(f"mpicoll: {error}", file=sys.stderr)
-        return 2
+    commands.add_parser("bench", help="measure and validate every collective, as python -m mpicoll.bench")
+    return parser
 
 
 if __name__ == "__main__":

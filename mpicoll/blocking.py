@@ -24,6 +24,8 @@ from typing import Any
 
 from mpi4py import MPI
 
+from mpicoll.buffers import AnyOp, BufferSpec, Counts, OrInPlace, OrNone
+
 #: an algorithm's name, or None to choose
 Algorithm = str | None
 
@@ -44,7 +46,7 @@ class Blocking:
         """Return when every rank has called it."""
         return self._run_in_turn("Barrier", (), algorithm, None)
 
-    def Bcast(self, buf: Any, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None) -> None:
+    def Bcast(self, buf: BufferSpec, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None) -> None:
         """Send n elements from the root to all ranks.
 
         Args:
@@ -56,7 +58,7 @@ class Blocking:
         return self._run("Bcast", (buf, root), algorithm, stream)
 
     def Gather(
-        self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None
+        self, sendbuf: OrInPlace, recvbuf: OrNone, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None
     ) -> None:
         """Collect n elements of each rank at the root.
 
@@ -70,7 +72,7 @@ class Blocking:
         return self._run("Gather", (sendbuf, recvbuf, root), algorithm, stream)
 
     def Gatherv(
-        self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None
+        self, sendbuf: OrInPlace, recvbuf: OrNone, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None
     ) -> None:
         """Collect counts[r] elements of each rank r at the root.
 
@@ -85,7 +87,7 @@ class Blocking:
         return self._run("Gatherv", (sendbuf, recvbuf, root), algorithm, stream)
 
     def Scatter(
-        self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None
+        self, sendbuf: OrNone, recvbuf: OrInPlace, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None
     ) -> None:
         """Spread the root's p*n elements, n to each rank.
 
@@ -99,7 +101,7 @@ class Blocking:
         return self._run("Scatter", (sendbuf, recvbuf, root), algorithm, stream)
 
     def Scatterv(
-        self, sendbuf: Any, recvbuf: Any, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None
+        self, sendbuf: OrNone, recvbuf: OrInPlace, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None
     ) -> None:
         """Spread the root's elements, counts[r] to each rank r.
 
@@ -113,7 +115,9 @@ class Blocking:
         """
         return self._run("Scatterv", (sendbuf, recvbuf, root), algorithm, stream)
 
-    def Allgather(self, sendbuf: Any, recvbuf: Any, *, algorithm: Algorithm = None, stream: Any = None) -> None:
+    def Allgather(
+        self, sendbuf: OrInPlace, recvbuf: BufferSpec, *, algorithm: Algorithm = None, stream: Any = None
+    ) -> None:
         """Collect n elements of each rank on all ranks.
 
         Args:
@@ -124,7 +128,9 @@ class Blocking:
         """
         return self._run("Allgather", (sendbuf, recvbuf), algorithm, stream)
 
-    def Allgatherv(self, sendbuf: Any, recvbuf: Any, *, algorithm: Algorithm = None, stream: Any = None) -> None:
+    def Allgatherv(
+        self, sendbuf: OrInPlace, recvbuf: BufferSpec, *, algorithm: Algorithm = None, stream: Any = None
+    ) -> None:
         """Collect counts[r] elements of each rank r on all ranks.
 
         Args:
@@ -135,7 +141,9 @@ class Blocking:
         """
         return self._run("Allgatherv", (sendbuf, recvbuf), algorithm, stream)
 
-    def Alltoall(self, sendbuf: Any, recvbuf: Any, *, algorithm: Algorithm = None, stream: Any = None) -> None:
+    def Alltoall(
+        self, sendbuf: OrInPlace, recvbuf: BufferSpec, *, algorithm: Algorithm = None, stream: Any = None
+    ) -> None:
         """Send block q of n elements to each rank q; its block for this rank becomes block q.
 
         Args:
@@ -146,7 +154,9 @@ class Blocking:
         """
         return self._run("Alltoall", (sendbuf, recvbuf), algorithm, stream)
 
-    def Alltoallv(self, sendbuf: Any, recvbuf: Any, *, algorithm: Algorithm = None, stream: Any = None) -> None:
+    def Alltoallv(
+        self, sendbuf: OrInPlace, recvbuf: BufferSpec, *, algorithm: Algorithm = None, stream: Any = None
+    ) -> None:
         """Send blocks of any counts to each rank.
 
         Args:
@@ -159,9 +169,9 @@ class Blocking:
 
     def Reduce(
         self,
-        sendbuf: Any,
-        recvbuf: Any,
-        op: Any = MPI.SUM,
+        sendbuf: OrInPlace,
+        recvbuf: OrNone,
+        op: AnyOp = MPI.SUM,
         root: int = 0,
         *,
         algorithm: Algorithm = None,
@@ -180,7 +190,13 @@ class Blocking:
         return self._run("Reduce", (sendbuf, recvbuf, op, root), algorithm, stream)
 
     def Allreduce(
-        self, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM, *, algorithm: Algorithm = None, stream: Any = None
+        self,
+        sendbuf: OrInPlace,
+        recvbuf: BufferSpec,
+        op: AnyOp = MPI.SUM,
+        *,
+        algorithm: Algorithm = None,
+        stream: Any = None,
     ) -> None:
         """Combine n elements of all ranks; every rank gets the result, with the same bits.
 
@@ -194,7 +210,13 @@ class Blocking:
         return self._run("Allreduce", (sendbuf, recvbuf, op), algorithm, stream)
 
     def Reduce_scatter_block(
-        self, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM, *, algorithm: Algorithm = None, stream: Any = None
+        self,
+        sendbuf: OrInPlace,
+        recvbuf: BufferSpec,
+        op: AnyOp = MPI.SUM,
+        *,
+        algorithm: Algorithm = None,
+        stream: Any = None,
     ) -> None:
         """Combine p blocks of n elements of all ranks; rank r gets block r.
 
@@ -211,10 +233,10 @@ class Blocking:
 
     def Reduce_scatter(
         self,
-        sendbuf: Any,
-        recvbuf: Any,
-        recvcounts: Any = None,
-        op: Any = MPI.SUM,
+        sendbuf: OrInPlace,
+        recvbuf: BufferSpec,
+        recvcounts: Counts | None = None,
+        op: AnyOp = MPI.SUM,
         *,
         algorithm: Algorithm = None,
         stream: Any = None,
@@ -235,7 +257,13 @@ class Blocking:
         return self._run("Reduce_scatter", (sendbuf, recvbuf, recvcounts, op), algorithm, stream)
 
     def Scan(
-        self, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM, *, algorithm: Algorithm = None, stream: Any = None
+        self,
+        sendbuf: OrInPlace,
+        recvbuf: BufferSpec,
+        op: AnyOp = MPI.SUM,
+        *,
+        algorithm: Algorithm = None,
+        stream: Any = None,
     ) -> None:
         """Combine n elements of ranks 0 to r on each rank r.
 
@@ -249,7 +277,13 @@ class Blocking:
         return self._run("Scan", (sendbuf, recvbuf, op), algorithm, stream)
 
     def Exscan(
-        self, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM, *, algorithm: Algorithm = None, stream: Any = None
+        self,
+        sendbuf: OrInPlace,
+        recvbuf: BufferSpec,
+        op: AnyOp = MPI.SUM,
+        *,
+        algorithm: Algorithm = None,
+        stream: Any = None,
     ) -> None:
         """Combine n elements of ranks 0 to r-1 on each rank r; recvbuf of rank 0 is left alone.
 

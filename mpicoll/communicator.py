@@ -74,6 +74,14 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI
         self._identities = {}
         return self
 
+    def __repr__(self) -> str:
+        kind = type(self).__name__
+        if MPI.Is_finalized() or self == MPI.COMM_NULL:
+            return f"{kind}({'MPI was finalized' if MPI.Is_finalized() else 'null'})"
+        name = self.Get_name() or f"handle {MPI._handleof(self):#x}"
+        rules = f", algorithms={self._rules!r}" if self._rules else ""
+        return f"{kind}(rank {self.rank} of {self.size}, {name}{rules})"
+
     def Get_plan(self, method: str, *arguments: Any, algorithm: str | None = None, **named: Any) -> Plan:
         """Return the plan of a call, with the reasons; print it.
 

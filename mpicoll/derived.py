@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
 from mpi4py import MPI
 
@@ -12,9 +12,28 @@ from mpicoll.runtime.point_to_point.requests import MessageRequest
 from mpicoll.runtime.progress.traffic import refuse_after_finalize
 
 P = ParamSpec("P")
+C = TypeVar("C")
 
 
-def same_type(own: Callable[Concatenate[Any, P], object], waits: bool = True) -> Callable[Concatenate[Any, P], Any]:
+class Maker(Protocol[P]):
+    """A method that returns a communicator, as type checkers see it: of the type of the one that it is called on."""
+
+    @overload
+    def __get__(self, comm: None, owner: object = None) -> Callable[Concatenate[Any, P], Any]: ...
+    @overload
+    def __get__(self, comm: C, owner: object = None) -> Callable[P, C]: ...
+
+
+class Starter(Protocol[P]):
+    """The same of a method that returns such a communicator and a request."""
+
+    @overload
+    def __get__(self, comm: None, owner: object = None) -> Callable[Concatenate[Any, P], Any]: ...
+    @overload
+    def __get__(self, comm: C, owner: object = None) -> Callable[P, tuple[C, MessageRequest]]: ...
+
+
+def same_type(own: Callable[Concatenate[Any, P], object], waits: bool = True) -> Maker[P]:
     """Return mpi4py's method that makes a communicator, which is of this type.
 
     Args:
@@ -29,7 +48,12 @@ def same_type(own: Callable[Concatenate[Any, P], object], waits: bool = True) ->
             return self._wrap(made[0]), MessageRequest(made[1])
         return self._wrap(cast(MPI.Comm, made))
 
-    return method
+    return cast("Maker[P]", method)
+
+
+def started(own: Callable[Concatenate[Any, P], object]) -> Starter[P]:
+    """Return mpi4py's method that makes a communicator and returns a request, too."""
+    return cast("Starter[P]", same_type(own, waits=False))
 
 
 class Derived:
@@ -53,8 +77,8 @@ class Derived:
 
     Dup = same_type(MPI.Intracomm.Dup)
     Dup_with_info = same_type(MPI.Intracomm.Dup_with_info)
-    Idup = same_type(MPI.Intracomm.Idup, waits=False)
-    Idup_with_info = same_type(MPI.Intracomm.Idup_with_info, waits=False)
+    Idup = started(MPI.Intracomm.Idup)
+    Idup_with_info = started(MPI.Intracomm.Idup_with_info)
     Clone = same_type(MPI.Intracomm.Clone)
     Split = same_type(MPI.Intracomm.Split)
     Split_type = same_type(MPI.Intracomm.Split_type)

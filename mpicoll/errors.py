@@ -2,22 +2,26 @@
 
 from typing import Any
 
-__all__ = ["MismatchError", "ScheduleError", "StalledError", "TransportError", "UnsupportedError"]
+__all__ = ["Error", "MismatchError", "ScheduleError", "StalledError", "TransportError", "UnsupportedError"]
 
 
-class ScheduleError(ValueError):
+class Error(Exception):
+    """What mpicoll alone raises: base of all errors here, each of which is of one of Python's kinds, too."""
+
+
+class ScheduleError(Error, ValueError):
     """A schedule does not do what its collective promises, or could race or deadlock."""
 
 
-class UnsupportedError(NotImplementedError):
+class UnsupportedError(Error, NotImplementedError):
     """The request is well formed, but this algorithm, operator or array kind cannot serve it."""
 
 
-class MismatchError(RuntimeError):
+class MismatchError(Error, RuntimeError):
     """Ranks that should agree (on settings or on a call) do not."""
 
 
-class StalledError(TimeoutError):
+class StalledError(Error, TimeoutError):
     """A collective made no progress within the time limit; its communicator cannot be used any more.
 
     Attributes:
@@ -29,5 +33,5 @@ class StalledError(TimeoutError):
         self.history = history or {}
 
 
-class TransportError(RuntimeError):
+class TransportError(Error, RuntimeError):
     """MPI could not deliver a message of a call; its communicator cannot be used any more."""

@@ -46,10 +46,31 @@ class Request:
     siblings here take both kinds.  A call that has failed raises its error whenever it is asked for.
     """
 
+    _freed = False
+
     def __init__(self, call: Call, operation: Begun | None) -> None:
         """Belong to a call that was started, or was not yet."""
         self._call = call
         self._operation = operation
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._called()}, {self._state()})"
+
+    def _called(self) -> str:
+        return f"I{self._call.method.lower()}"
+
+    def _state(self) -> str:
+        """Return in words how far the call is, without making progress."""
+        operation = self._operation
+        if operation is None:
+            return "freed" if self._freed else "complete"
+        if not operation.done:
+            return "in flight"
+        try:
+            operation.check()
+        except Exception as error:
+            return f"failed: {type(error).__name__}"
+        return "complete"
 
     @property
     def plan(self) -> Plan:
@@ -108,6 +129,7 @@ class Request:
 
     def Free(self) -> None:
         """Let go of the request; the call goes on, and the arrays are held until it is complete."""
+        self._freed = True
         if self._operation is not None:
             self._operation.let_go()
         self._operation = None
@@ -168,6 +190,14 @@ class PersistentRequest(Request):
         """Belong to a call that is planned and bound; it is not started."""
         super().__init__(prepared.call, None)
         self._prepared: Prepared | None = prepared
+
+    def _called(self) -> str:
+        return f"{self._call.method}_init"
+
+    def _state(self) -> str:
+        if self._operation is not None:
+            return super()._state()
+        return "freed" if self._prepared is None else "not active"
 
     def Start(self) -> None:
         """Start the call (again)."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from mpicoll.kinds import (
     ADVANCES,
@@ -33,6 +33,9 @@ from mpicoll.kinds import (
 )
 from mpicoll.kinds import format_bytes as format_bytes
 from mpicoll.kinds import parse_bytes as parse_bytes
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True)
@@ -115,8 +118,55 @@ _NO_SCOPE = _Scope(0, {})
 MOST_SCOPES = 256
 
 
+class SettingValues(TypedDict, total=False):
+    """Values by the names of settings, for type checkers; a test compares them with the table."""
+
+    algorithms: Any
+    tuning: Any
+    segment_bytes: Any
+    scratch_limit: Any
+    cuda_aware: Any
+    path: Any
+    mapped_bytes: Any
+    mapped_shared: Any
+    debug: Any
+    timeout: Any
+    errors: Any
+    reproducible: Any
+    progress: Any
+    trace: Any
+    plan_cache: Any
+    yield_wait: Any
+    prepare: Any
+
+
 class Settings:
     """Current values; assigning an unknown name raises, so that a typing error cannot pass."""
+
+    # For type checkers, which then know a misspelt name; values are as in the table, or texts.
+    algorithms: Any
+    tuning: Any
+    segment_bytes: Any
+    scratch_limit: Any
+    cuda_aware: Any
+    path: Any
+    mapped_bytes: Any
+    mapped_shared: Any
+    debug: Any
+    timeout: Any
+    errors: Any
+    reproducible: Any
+    progress: Any
+    trace: Any
+    plan_cache: Any
+    yield_wait: Any
+    prepare: Any
+    _base: dict[str, Any]
+    _scoped: ContextVar[_Scope]
+    _changes: Iterator[int]
+    _scopes: dict[Any, _Scope]
+    scope: Callable[[], _Scope]
+    assigned: int
 
     def __init__(self, environ: dict[str, str] | None = None) -> None:
         """Read defaults and environment variables."""
@@ -133,15 +183,22 @@ class Settings:
             if name.startswith("MPICOLL_") and name not in known and not name.startswith(_OTHER_VARIABLES):
                 warnings.warn(f"unknown setting {name}; known: {', '.join(sorted(known))}", stacklevel=3)
 
-    def __getattr__(self, name: str) -> Any:
-        _check_name(name)
-        scoped = self.scope().values
-        return scoped[name] if name in scoped else self._base[name]
+    if not TYPE_CHECKING:  # to a checker they would say that every name exists
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        _check_name(name)
-        self._base[name] = _read(name, value)
-        object.__setattr__(self, "assigned", next(self._changes))
+        def __getattr__(self, name: str) -> Any:
+            _check_name(name)
+            scoped = self.scope().values
+            return scoped[name] if name in scoped else self._base[name]
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            _check_name(name)
+            self._base[name] = _read(name, value)
+            object.__setattr__(self, "assigned", next(self._changes))
+
+    def __repr__(self) -> str:
+        """Return what differs from the defaults, for this thread."""
+        changed = [f"{name}={value!r}" for name, value in self.as_dict().items() if value != TABLE[name].default]
+        return f"Settings({', '.join(changed) or 'all as by default'})"
 
     def __dir__(self) -> list[str]:
         return list(TABLE)
@@ -181,7 +238,7 @@ class Settings:
             self._scoped.reset(token)
 
     @contextmanager
-    def override(self, **values: Any) -> Iterator[None]:
+    def override(self, **values: Unpack[SettingValues]) -> Iterator[None]:
         """Change settings for the calls of this thread (or task) within a with block."""
         for name in values:
             _check_name(name)

@@ -8,14 +8,14 @@ import traceback
 from typing import NoReturn
 
 
-def main() -> NoReturn:
-    """Run the benchmark and leave with its exit status."""
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the benchmark and leave with its exit status; the arguments are those of the command line if not given."""
     from mpi4py import MPI
 
     from mpicoll.bench.interruption import FORWARDED
 
     try:
-        status = _run_named(sys.argv[1:])
+        status = _run_named(sys.argv[1:] if arguments is None else arguments)
     except SystemExit:  # the parser's, on every rank alike
         raise
     except BaseException:

@@ -1,9 +1,12 @@
 """The sub-commands that draw, cost and simulate, as a user calls them."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
+import mpicoll
 from mpicoll.__main__ import main
 from mpicoll.cli.colours import styles
 from mpicoll.pictures.units import size_text, time_text
@@ -241,3 +244,29 @@ def test_a_plan_that_cannot_be_is_refused_in_a_line(refused, line, complaint):
     text = refused(line)
     assert complaint in text
     assert text.count("\n") == 1
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"{mpicoll.__version__}\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [["--help"], ["--operation", "bcast"], ["bandwidth", "--help"]])
+def test_the_benchmark_is_a_sub_command_too(options):
+    """Its own parser hears the rest; the second command line is a mistake."""
+    said = []
+    for start in (["mpicoll", "bench"], ["mpicoll.bench"]):
+        command = [sys.executable, "-m", *start, *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        said.append((done.returncode, done.stdout, done.stderr.splitlines()[-1:]))
+    assert said[0] == said[1]
+    assert said[0][0] == (0 if "--help" in options else 2)
+
+
+def test_the_benchmark_is_listed(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "bench" in capsys.readouterr().out

@@ -84,7 +84,7 @@ def test_functions_on_the_way_of_a_call_are_in_their_files():
 
 
 def test_links_of_the_readme_exist():
-    links = re.findall(r"\]\(([A-Za-z/-]+\.md)\)", README)
+    links = re.findall(r"\]\(([A-Za-z0-9/-]+\.md)\)", README)
     assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} | {"CONTRIBUTING.md"} <= set(links)
     assert not [link for link in links if not (ROOT / link).exists()]
 

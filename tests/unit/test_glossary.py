@@ -27,6 +27,13 @@ PLAIN = {
 #: classes whose names are one word with a meaning in their own file only
 PRIVATE = {
     "Begun": "the protocol of calls on their way",
+    "CUDAArray": "a protocol for type checkers",
+    "CuPyArray": "a protocol for type checkers",
+    "DLPackArray": "a protocol for type checkers",
+    "Maker": "a protocol for type checkers",
+    "PythonBuffer": "a protocol for type checkers",
+    "Starter": "a protocol for type checkers",
+    "Tensor": "a protocol for type checkers",
     "Asked": "the protocol of what a desk tells of",
     "Counted": "the protocol of what a recorder asks",
     "Many": "an option with a list",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import cycle
+from typing import Any
 
 from mpi4py import MPI
 
@@ -163,7 +164,7 @@ def _tensors(comm: Communicator, backend: Backend, count: int) -> list[Pattern]:
     ]
 
 
-def _arrays_in_turn(kind: str, comm: Communicator, count: int, make: Callable[[], object]) -> list[Pattern]:
+def _arrays_in_turn(kind: str, comm: Communicator, count: int, make: Callable[[], Any]) -> list[Pattern]:
     """Return the pattern of many arrays, none where they would take too much memory.
 
     Args:
