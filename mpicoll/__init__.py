@@ -73,6 +73,11 @@ _FUNCTIONS = (
 if settings.prepare is not False:
     _prepare()
 
+if settings.standin:
+    from mpicoll.standin.hook import install as _install
+
+    _install()
+
 
 def algorithms(collective: str | None = None) -> dict[str, list[str]]:
     """Return the names of the algorithms, by collective.

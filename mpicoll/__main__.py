@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib import import_module
+from typing import Any
 
 from mpicoll import __version__
-from mpicoll.cli import compare, info, listing, plan, report, show, simulate, trace, tune, verify, warm, ways
 
-COMMANDS = (listing, show, ways, simulate, plan, verify, info, tune, warm, report, compare, trace)
+#: files in `cli`, in the order of the help
+COMMANDS = "listing show ways simulate plan verify info run tune warm report compare trace"
+
+
+def commands_for(words: list[str]) -> list[Any]:
+    """Return the modules of the sub-commands that a command line may have; `run` alone imports no others."""
+    names = ["run"] if words[:1] == ["run"] else COMMANDS.split()
+    return [import_module(f"mpicoll.cli.{name}") for name in names]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -17,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
     look = argparse.RawDescriptionHelpFormatter
-    for command in COMMANDS:
+    for command in commands_for(sys.argv[1:] if arguments is None else arguments):
         one = commands.add_parser(command.NAME, help=command.HELP, description=command.__doc__, formatter_class=look)
         command.add(one)
         one.set_defaults(run=command.run)
