@@ -9,7 +9,9 @@ hook, and the two names are replaced when a program first asks for one of them:
 
 from __future__ import annotations
 
+import copyreg
 import sys
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -92,6 +94,22 @@ def _put(module: Any) -> None:
         own = getattr(module, name)
         if kind is not None and type(own) is module.Intracomm:  # else a program has put its own there
             setattr(module, name, kind(own))
+    if kind is not None:  # mpi4py's own two are pickled by their names, which are the stand-ins' now
+        copyreg.pickle(module.Intracomm, _reduced)
+
+
+def _reduced(comm: Any) -> Any:
+    """Return what a communicator of mpi4py's is pickled as."""
+    module = import_module(MODULE)
+    named = (name for name in NAMES if comm == getattr(module, name))
+    found = next(named, None)
+    return comm.__reduce__() if found is None else (own_named, (found,))
+
+
+def own_named(name: str) -> Any:
+    """Return mpi4py's communicator that is behind a name, for a pickle."""
+    module = import_module(MODULE)
+    return module.Intracomm(getattr(module, name))
 
 
 def _kind(module: Any) -> Any:

@@ -74,7 +74,7 @@ def test_names_that_were_taken_from_the_module_are_stand_ins(run):
     body = """
         from mpi4py.MPI import *
         from mpi4py.MPI import COMM_WORLD as world
-        import mpi4py.MPI, pickle, copy
+        import mpi4py.MPI, pickle
         assert world is COMM_WORLD is mpi4py.MPI.COMM_WORLD, (world, COMM_WORLD)
         assert type(world) is type(COMM_SELF) is __import__("mpicoll").Communicator
         print("well")
@@ -94,6 +94,21 @@ def test_mpicoll_may_be_the_first_to_import_mpi(run, first):
         print("well")
     """
     assert run(body, ranks=0).output == "well\n"
+
+
+def test_communicators_are_pickled_as_without_stand_ins(run):
+    body = """
+        import copy, pickle
+        from mpi4py import MPI
+        for comm in (MPI.COMM_WORLD, MPI.COMM_SELF, MPI.Intracomm(MPI.COMM_WORLD)):
+            for again in (pickle.loads(pickle.dumps(comm)), copy.copy(comm), copy.deepcopy(comm)):
+                assert again == comm and type(again) is type(comm), (again, comm)
+        try:
+            pickle.dumps(MPI.COMM_WORLD.Dup())
+        except ValueError as error:
+            print(error)
+    """
+    assert run(body, ranks=0).output == "cannot serialize 'mpi4py.MPI.Intracomm' instance\n"
 
 
 def test_a_program_may_start_mpi_itself(run):
