@@ -89,6 +89,11 @@ _MODULES = ("buffers", "request")
 if settings.prepare is not False:
     _prepare()
 
+if settings.standin:
+    from mpicoll.standin.hook import install as _install
+
+    _install()
+
 
 def algorithms(collective: str | None = None) -> dict[str, list[str]]:
     """Return the names of the algorithms, by collective.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Callable
@@ -67,7 +68,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI
             raise ValueError("comm is the null communicator")
         if not isinstance(comm, MPI.Intracomm):
             raise TypeError(f"comm is a {type(comm).__name__}; collectives need an intracommunicator")
-        self = super().__new__(cls, comm)
+        self = super().__new__(cls, comm) if MPI.Is_initialized() else _copied(super().__new__(cls), comm)
         self._rules = algorithms if algorithms is not None else getattr(comm, "_rules", "")
         parse_rules(self._rules)
         self._context = None
@@ -265,6 +266,12 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (MPI.Intracomm(self), self._rules)
+
+
+def _copied(made: Communicator, comm: MPI.Intracomm) -> Communicator:
+    """Return a null communicator with the handle of another one; mpi4py would ask MPI, which has not started."""
+    ctypes.memmove(MPI._addressof(made), MPI._addressof(comm), MPI._sizeof(comm))
+    return made
 
 
 def _again(comm: MPI.Intracomm, rules: str) -> Communicator:

@@ -102,6 +102,7 @@ def _word(**meanings: Any) -> Callable[[Any], Any]:
 
 
 SWITCH = {"yes": True, "no": False, "true": True, "false": False, "1": True, "0": False}
+_REPORT = _word(**SWITCH, report="report")
 YES_NO = Kind("`yes` or `no`", _word(**SWITCH))
 YES_NO_AUTO = Kind("`yes`, `no` or `auto`", _word(**SWITCH, auto=None))
 RULES = Kind("a text", _text)
@@ -115,4 +116,8 @@ BYTES_AUTO = Kind(f"{BYTES.allowed}, or `auto`", lambda value: 0 if value == "au
 AGREE = Kind("`agree` or nothing", _word(agree="agree"))
 PINNED = Kind("`runs`, `ranks` or nothing", _word(runs="runs", ranks="ranks"))
 ADVANCES = Kind("`thread` or nothing", _word(thread="thread"))
+STANDIN = Kind(
+    "`yes`, `no`, `report`, or a file's name that ends in `.json`",
+    lambda value: value if isinstance(value, str) and value.endswith(".json") else _REPORT(value),
+)
 PATH = Kind("the name of a path, or `auto`", lambda value: None if value is None else _name(value))

@@ -27,6 +27,7 @@ from mpicoll.kinds import (
     RULES,
     SECONDS,
     SOME_BYTES,
+    STANDIN,
     YES_NO,
     YES_NO_AUTO,
     Kind,
@@ -98,6 +99,12 @@ TABLE: dict[str, Setting] = {
         Setting("plan_cache", 4096, COUNT, "calls remembered for each communicator, with their bound programs"),
         Setting("yield_wait", None, YES_NO_AUTO, "waiting ranks yield their core; `auto`: if ranks outnumber cores"),
         Setting("prepare", True, YES_NO, "`import mpicoll` puts a CUDA-capable UCX under MPI, if there is a GPU"),
+        Setting(
+            "standin",
+            False,
+            STANDIN,
+            "`yes`: communicators of mpicoll's are MPI.COMM_WORLD and COMM_SELF; see docs/drop-in.md",
+        ),
     )
 }
 

@@ -1,6 +1,7 @@
 """What tests in jobs of their own share: a job's program is a text, and what all programs have comes before it."""
 
 import functools
+import textwrap
 
 import pytest
 
@@ -29,3 +30,15 @@ def job(tmp_path):
 def plain(job):
     """Run a program as Python does, without mpi4py's help at its end."""
     return functools.partial(job, launch=())
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Write a program, run it in some way on some ranks, and return the job once it has ended."""
+
+    def start(*parts, ranks=2, launch=("-m", "mpicoll", "run"), arguments=("program.py",), **environment):
+        program = "\n".join(map(textwrap.dedent, parts))
+        (tmp_path / "program.py").write_text(program)
+        return Job(tmp_path, python(ranks, *launch, *arguments), **environment).end()
+
+    return start

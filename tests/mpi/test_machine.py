@@ -88,7 +88,8 @@ def test_no_pointer_without_knowledge(world):
 def test_the_probe_is_a_process_of_its_own(machine, world):
     """A crash or a hang of the probe is an answer; it is no rank of this job."""
     environ = cuda_aware.probe_environment({"PMI_RANK": "1", "PMIX_RANK": "1", "OMPI_MCA_pml": "ucx", "HOME": "/"})
-    assert set(environ) == {"OMPI_MCA_pml", "HOME", "MPICOLL_PREPARE"}
+    assert set(environ) == {"OMPI_MCA_pml", "HOME", "MPICOLL_PREPARE", "MPICOLL_STANDIN"}
+    assert environ["MPICOLL_STANDIN"] == "no"  # else mpicoll's own messages would be tried
     for code, text in (("raise SystemExit(3)", "exit status 3"), ("import os; os.abort()", "exit status -6")):
         machine.undo()
         machine.setattr(cuda_aware, "_PROBE", code)

@@ -52,6 +52,7 @@ LAYERS = [
     ["communicator"],
     ["functional", "info", "grouping"],
     ["training"],
+    ["standin"],
     ["mpicoll"],
     ["learn"],
     ["bench.errors"],

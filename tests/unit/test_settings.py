@@ -27,6 +27,7 @@ TEXTS = {
     "plan_cache": ("16", 16, "1e3"),
     "yield_wait": ("no", False, "perhaps"),
     "prepare": ("0", False, "2"),
+    "standin": ("report", "report", "all"),
 }
 
 
@@ -122,6 +123,7 @@ NOT_ALLOWED = {
     "plan_cache": [None, -3, 2.0, True],
     "yield_wait": [1, "maybe"],
     "prepare": [None, 1, "auto"],
+    "standin": [None, 1, "file", ".txt"],
 }
 
 

@@ -51,12 +51,12 @@ class Native:
             raise UnsupportedError("MPI has no operator AVG")
         if arrays.in_place and case.call.method == "Reduce_scatter":
             raise UnsupportedError("with uneven blocks in place, MPICH 5.0.2 ends the job")
-        one = np.zeros(1, dtype_named(case.dtype))
+        one, alone = np.zeros(1, dtype_named(case.dtype)), MPI.Intracomm(MPI.COMM_SELF)
         try:
             if case.redop:
-                MPI.COMM_SELF.Allreduce(one, one.copy(), arrays.op)
+                alone.Allreduce(one, one.copy(), arrays.op)
             else:
-                MPI.COMM_SELF.Bcast(one)
+                alone.Bcast(one)
         except Exception as error:  # MPI's, mpi4py's KeyError or NumPy's BufferError: this dtype is not known to one
             what = " of ".join(filter(None, (case.redop, case.dtype)))
             why = str(error).partition(", error stack")[0].partition("\n")[0]

@@ -190,8 +190,11 @@ def _op(op: MPI.Op) -> Any:
 
 
 _IN_PLACE = type(MPI.IN_PLACE), int(MPI.IN_PLACE)
+#: MPI can be asked for a type; before it has started there are no other types than mpi4py's own
+_STARTED = MPI.Is_initialized() and not MPI.Is_finalized()
+_TYPES = [one for one in vars(MPI).values() if type(one) is MPI.Datatype]
 #: identities of mpi4py's types, which live for ever
-_OWN_TYPES = frozenset(id(one) for one in vars(MPI).values() if type(one) is MPI.Datatype and one.is_predefined)
+_OWN_TYPES = frozenset(id(one) for one in _TYPES if not _STARTED or one.is_predefined)
 #: identities of mpi4py's operators, which live for ever
 _OWN_OPS = frozenset(map(id, (MPI.SUM, MPI.PROD, MPI.MAX, MPI.MIN, MPI.LAND, MPI.LOR, MPI.BAND, MPI.BOR)))
 

@@ -94,9 +94,10 @@ def library_answer() -> Awareness | None:
 
 
 def probe_environment(environ: dict[str, str]) -> dict[str, str]:
-    """Return the child's environment: no rank of ours, and the same UCX under MPI as in this process."""
+    """Return the child's environment: no rank of ours, MPI's own messages, and this process's UCX."""
     kept = {k: v for k, v in environ.items() if not k.startswith(_LAUNCHER) or k.startswith("OMPI_MCA")}
-    return {**kept, TABLE["prepare"].variable: "yes" if prepared.ucx else "no"}
+    own = {TABLE["standin"].variable: "no", TABLE["prepare"].variable: "yes" if prepared.ucx else "no"}
+    return {**kept, **own}
 
 
 def probe() -> Awareness:
