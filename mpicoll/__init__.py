@@ -53,6 +53,9 @@ _LATE = {
     "Op": "mpicoll.runtime.arguments.operators",
 }
 
+#: modules of which users take names
+_MODULES = ("request",)
+
 #: the functional layer: lower-case collectives that return arrays
 _FUNCTIONS = (
     "allgather",
@@ -85,10 +88,12 @@ def algorithms(collective: str | None = None) -> dict[str, list[str]]:
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _MODULES:
+        return import_module(f"mpicoll.{name}")
     home = "mpicoll.functional" if name in _FUNCTIONS else _LATE.get(name)
     if home is None:
         raise AttributeError(f"module 'mpicoll' has no attribute {name!r}")
-    from importlib import import_module
-
     found = globals()[name] = getattr(import_module(home), name)  # so that it is asked for once
     return found

@@ -51,6 +51,7 @@ class Operation:
     name = ""
     bound = NOTHING
     position = moved = 0
+    device = -1
     condition: Condition | None = None
     started = done = own = ran = refused = False
     result: Any = None
