@@ -17,6 +17,7 @@ from mpicoll.blocking import Blocking
 from mpicoll.derived import Derived
 from mpicoll.dispatch.plan import Plan
 from mpicoll.dispatch.rules import parse_rules
+from mpicoll.native import begun, made
 from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
 from mpicoll.point_to_point import PointToPoint
@@ -185,11 +186,11 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI
         call = Call(context, "nonblocking", method, arguments, algorithm, stream, self._rules)
         known = shortcut.looked_up(self._identities, method, arguments, algorithm)
         found = shortcut.found(known, arguments, algorithm, stream, self._rules)
-        return Request(call, starting.nonblocking(call, found))
+        return begun(call, starting.nonblocking(call, found))
 
     def _prepare(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> PersistentRequest:
         """Make a persistent call; arguments as in `Call`."""
-        return PersistentRequest(starting.persistent(self._call("persistent", method, arguments, algorithm, stream)))
+        return made(starting.persistent(self._call("persistent", method, arguments, algorithm, stream)))
 
     def _call(self, form: str, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Call:
         return Call(self._get_context(), form, method, arguments, algorithm, stream, self._rules)

@@ -145,6 +145,7 @@ class SettingValues(TypedDict, total=False):
     plan_cache: Any
     yield_wait: Any
     prepare: Any
+    standin: Any
 
 
 class Settings:
@@ -168,6 +169,7 @@ class Settings:
     plan_cache: Any
     yield_wait: Any
     prepare: Any
+    standin: Any
     _base: dict[str, Any]
     _scoped: ContextVar[_Scope]
     _changes: Iterator[int]

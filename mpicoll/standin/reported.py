@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 from mpicoll.blocking import Blocking
 from mpicoll.communicator import Communicator
@@ -41,30 +41,37 @@ _inside = threading.local()
 class _Reported:
     """Mixin of requests whose waiting is counted."""
 
-    def Wait(self: Any, *, synchronize: bool = False) -> Literal[True]:
+    __slots__ = ()
+
+    def Wait(self: Any, *arguments: Any, **named: Any) -> Any:
         """Wait, as `Request.Wait` does."""
         waits, began = self._operation is not None, perf_counter()
-        Request.Wait(self, synchronize=synchronize)
+        done = Request.Wait(self, *arguments, **named)
         if waits:
             tally.add(("served", "Wait", "of calls that do not block"), perf_counter() - began)
-        return True
+        return done
 
     wait = Wait
 
 
-class ReportedRequest(_Reported, Request):
-    """The request of a nonblocking call that is counted."""
+class _ReportedStarts(_Reported):
+    """Mixin of persistent requests, whose starts are counted, too."""
 
+    __slots__ = ()
 
-class ReportedPersistentRequest(_Reported, PersistentRequest):
-    """The request of a persistent call, whose starts are counted."""
-
-    def Start(self) -> None:
+    def Start(self: Any) -> None:
         """Start the call (again)."""
         began = perf_counter()
-        super().Start()
+        super().Start()  # type: ignore[misc]  # of the request's own class
         starts = self._call.context.recorder.starts
         tally.serve(f"{self._call.method}.Start", starts.what[starts.number & MASK], perf_counter() - began)
+
+
+@cache
+def _counting(kind: type) -> type:
+    """Return the class of requests that are of some class, and are counted."""
+    mixin = _ReportedStarts if issubclass(kind, PersistentRequest) else _Reported
+    return type(f"Reported{kind.__name__}", (mixin, kind), {"__slots__": ()})
 
 
 class ReportedCommunicator(Communicator):
@@ -72,12 +79,14 @@ class ReportedCommunicator(Communicator):
 
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Request:
         request = super()._begin(method, arguments, algorithm, stream)
-        request.__class__ = ReportedRequest
+        kind: Any = type(request)
+        request.__class__ = _counting(kind)
         return request
 
     def _prepare(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> PersistentRequest:
         request = super()._prepare(method, arguments, algorithm, stream)
-        request.__class__ = ReportedPersistentRequest
+        kind: Any = type(request)
+        request.__class__ = _counting(kind)
         return request
 
     def _made(self) -> int:

@@ -255,7 +255,7 @@ def test_a_straight_request_that_is_dropped_unfinished_warns(comm):
     program, context = Program(), comm._get_context()
     program.ready = False
     call = SimpleNamespace(method="Bcast")
-    request = mpicoll.request.Request(call, Straight(context, program.bound, None))
+    request = mpicoll.request.PlainRequest(call, Straight(context, program.bound, None))
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         del request

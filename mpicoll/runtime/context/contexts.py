@@ -10,7 +10,7 @@ from typing import Any
 from mpi4py import MPI
 
 from mpicoll.runtime.context.context import Context, live
-from mpicoll.runtime.progress import faults, turns
+from mpicoll.runtime.progress import faults, handles, turns
 from mpicoll.runtime.progress.traffic import FORKED, refuse_after_finalize
 from mpicoll.settings import settings
 
@@ -51,6 +51,7 @@ def started_context_of(comm: MPI.Intracomm, rules: str = "") -> Context:
         if _keyval is None:
             _keyval = MPI.Comm.Create_keyval(None, _free)
             atexit.register(_close_all)
+            handles.find_out()
             os.register_at_fork(after_in_child=_note_fork)
         making = _making.setdefault(comm.handle, threading.Lock())
     with making:
@@ -96,6 +97,7 @@ def _close_all() -> None:
     stalled = next((context for context in live if context.broken), None)
     if stalled is None:
         turns.drain(LAST_SECONDS)
+    handles.Attendant.end()
     for context in list(live):
         context.close()
     if stalled is not None:

@@ -56,6 +56,7 @@ class Operation:
     attempt = 0
     since: float | None = None
     seen = 0
+    device = -1
     condition: Condition | None = None
     started = done = own = ran = refused = False
     result: Any = None

@@ -16,7 +16,7 @@ from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress.modes import modes
 from mpicoll.runtime.progress.operations import COMMON, Operation
 from mpicoll.runtime.progress.traffic import Traffic
-from mpicoll.runtime.progress.turns import advance_all, in_flight, lock
+from mpicoll.runtime.progress.turns import advance_all, in_flight, lock, looks
 
 
 def goes_straight(device: int) -> bool:
@@ -97,6 +97,7 @@ class Straight(Operation):
                 with lock:
                     self.advance()
             if not self.done:
+                looks[0] += 1
                 os.sched_yield()
         self.check()
 

@@ -56,6 +56,7 @@ class EnqueuedCall:
         traffic: of the communicator whose call it is.
     """
 
+    device = 0  # for those who ask whether it is a call on a device
     __slots__ = "_caller", "_device", "_end", "_hand", "_keep", "traffic"
 
     def __init__(self, traffic: Context, bound: Bound, hand: HandoverEvents, caller: int, keep: object) -> None:
