@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 from mpicoll.algorithms import registry
 from mpicoll.blocking import Blocking
-from mpicoll.derived import Derived
+from mpicoll.derived import Derived, same_type
 from mpicoll.dispatch.plan import Plan
 from mpicoll.dispatch.rules import parse_rules
 from mpicoll.nonblocking import Nonblocking
@@ -29,7 +29,7 @@ from mpicoll.runtime.call.agreement import Word, asked
 from mpicoll.runtime.call.decision import Call
 from mpicoll.runtime.call.shortcut import noted
 from mpicoll.runtime.context.context import Context
-from mpicoll.runtime.context.contexts import context_of, free_context_of, known_context_of, started_context_of
+from mpicoll.runtime.context.contexts import context_of, known_context_of, started_context_of
 from mpicoll.runtime.context.remembered import Identity
 from mpicoll.runtime.groups.calls import run_lists
 from mpicoll.runtime.progress import turns
@@ -43,13 +43,14 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI
 
     It shares the handle of the communicator that it is made from.  Private messages travel on
     one duplicate, made at the first collective call and freed with the communicator.
+    Of an MPI.Cartcomm, Graphcomm or Distgraphcomm it makes the class below with that topology.
 
     Args:
         comm: the communicator.
         algorithms: rules for this communicator, such as "allreduce:0-64K:recursive_doubling".
 
     Raises:
-        TypeError: not an intracommunicator.
+        TypeError: not an intracommunicator, or, for a class with a topology, one without that.
         ValueError: the null communicator, or rules that cannot be read.
         RuntimeError: MPI was finalized.
     """
@@ -67,12 +68,19 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI
             raise ValueError("comm is the null communicator")
         if not isinstance(comm, MPI.Intracomm):
             raise TypeError(f"comm is a {type(comm).__name__}; collectives need an intracommunicator")
-        self = super().__new__(cls, comm)
+        kind = cls._kind_for(comm) if cls is Communicator else cls
+        _check_topology(kind._own, comm)
+        self = MPI.Intracomm.__new__(kind, comm)  # mpi4py's class of the topology is not the first base
         self._rules = algorithms if algorithms is not None else getattr(comm, "_rules", "")
         parse_rules(self._rules)
         self._context = None
         self._identities = {}
         return self
+
+    @classmethod
+    def _kind_for(cls, comm: MPI.Intracomm) -> type[Communicator]:
+        own, kind = next(row for row in KINDS.items() if isinstance(comm, row[0]))
+        return cls if cls._own is own else kind
 
     def Get_plan(self, method: str, *arguments: Any, algorithm: str | None = None, **named: Any) -> Plan:
         """Return the plan of a call, with the reasons; print it.
@@ -238,27 +246,36 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI
         context = self._context or known_context_of(self)
         return context.recorder.history(n) if context is not None else History()
 
-    def Free(self) -> None:
-        """Free the communicator, once the calls in flight on it have ended; collective."""
-        self._settle()
-        free_context_of(self)
-        super().Free()
 
-    def Disconnect(self) -> None:
-        """Disconnect, once the calls in flight have ended; collective."""
-        self._settle()
-        free_context_of(self)
-        super().Disconnect()
-
-    def _settle(self) -> None:
-        refuse_after_finalize()
-        if self._context is not None and not self._context.freed:
-            self._context.settle()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (MPI.Intracomm(self), self._rules)
+_TOPOLOGIES = {MPI.Cartcomm: MPI.CART, MPI.Graphcomm: MPI.GRAPH, MPI.Distgraphcomm: MPI.DIST_GRAPH}
 
 
-def _again(comm: MPI.Intracomm, rules: str) -> Communicator:
-    """Return a copied or unpickled communicator."""
-    return Communicator(comm, algorithms=rules)
+def _check_topology(own: type[MPI.Intracomm], comm: MPI.Intracomm) -> None:
+    """Raise TypeError if a communicator has not the topology of one of mpi4py's classes."""
+    if own in _TOPOLOGIES and comm.Get_topology() != _TOPOLOGIES[own]:
+        raise TypeError(f"comm is a {type(comm).__name__} without the topology of a {own.__name__}")
+
+
+class CartCommunicator(Communicator, MPI.Cartcomm):  # type: ignore[misc]  # as Communicator
+    """A Communicator with mpi4py's methods of a Cartesian grid."""
+
+    _own = MPI.Cartcomm
+    Sub = same_type(MPI.Cartcomm.Sub)
+
+
+class GraphCommunicator(Communicator, MPI.Graphcomm):  # type: ignore[misc]  # as Communicator
+    """A Communicator with mpi4py's methods of a graph."""
+
+    _own = MPI.Graphcomm
+
+
+class DistGraphCommunicator(Communicator, MPI.Distgraphcomm):  # type: ignore[misc]  # as Communicator
+    """A Communicator with mpi4py's methods of a distributed graph."""
+
+    _own = MPI.Distgraphcomm
+
+
+#: our class for each of mpi4py's, the one without a topology last, for it is the others' base
+KINDS: dict[type[MPI.Intracomm], type[Communicator]] = {
+    kind._own: kind for kind in (CartCommunicator, GraphCommunicator, DistGraphCommunicator, Communicator)
+}
