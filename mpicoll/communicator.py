@@ -16,6 +16,7 @@ from mpicoll.blocking import Blocking
 from mpicoll.derived import Derived, same_type
 from mpicoll.dispatch.plan import Plan
 from mpicoll.dispatch.rules import parse_rules
+from mpicoll.neighbours import Neighbours
 from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
 from mpicoll.point_to_point import PointToPoint
@@ -36,9 +37,10 @@ from mpicoll.runtime.progress import turns
 from mpicoll.runtime.progress.modes import modes
 from mpicoll.runtime.progress.traffic import refuse_after_finalize
 from mpicoll.settings import settings
+from mpicoll.typed import Typed
 
 
-class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI.Intracomm):  # type: ignore[misc]  # other requests than MPI's
+class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Typed, Derived, MPI.Intracomm):  # type: ignore[misc]  # other requests than MPI's
     """An intracommunicator whose upper-case collective methods take NumPy and CuPy arrays.
 
     It shares the handle of the communicator that it is made from.  Private messages travel on
@@ -256,21 +258,21 @@ def _check_topology(own: type[MPI.Intracomm], comm: MPI.Intracomm) -> None:
         raise TypeError(f"comm is a {type(comm).__name__} without the topology of a {own.__name__}")
 
 
-class CartCommunicator(Communicator, MPI.Cartcomm):  # type: ignore[misc]  # as Communicator
-    """A Communicator with mpi4py's methods of a Cartesian grid."""
+class CartCommunicator(Neighbours, Communicator, MPI.Cartcomm):  # type: ignore[misc]  # as Communicator
+    """A Communicator with mpi4py's methods of a Cartesian grid, and neighbour collectives."""
 
     _own = MPI.Cartcomm
     Sub = same_type(MPI.Cartcomm.Sub)
 
 
-class GraphCommunicator(Communicator, MPI.Graphcomm):  # type: ignore[misc]  # as Communicator
-    """A Communicator with mpi4py's methods of a graph."""
+class GraphCommunicator(Neighbours, Communicator, MPI.Graphcomm):  # type: ignore[misc]  # as Communicator
+    """A Communicator with mpi4py's methods of a graph, and neighbour collectives."""
 
     _own = MPI.Graphcomm
 
 
-class DistGraphCommunicator(Communicator, MPI.Distgraphcomm):  # type: ignore[misc]  # as Communicator
-    """A Communicator with mpi4py's methods of a distributed graph."""
+class DistGraphCommunicator(Neighbours, Communicator, MPI.Distgraphcomm):  # type: ignore[misc]  # as Communicator
+    """A Communicator with mpi4py's methods of a distributed graph, and neighbour collectives."""
 
     _own = MPI.Distgraphcomm
 
