@@ -150,6 +150,27 @@ def test_a_block_for_oneself_is_as_long_as_it_is_expected(world):
     comm.Free()
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_given_types(world, method):
+    """Bytes, and every second element of an array; a block for oneself has another type than what it comes as."""
+    comm = TOPOLOGIES["doubled"](world)
+    second = MPI.DOUBLE.Create_resized(0, 16).Commit()
+    call = Call(comm, method)
+    first, into = call.arguments
+    counts = first[1] if isinstance(first, list) else [len(first) // (1 if "allgather" in method else 3)]
+    number = sum(counts) if isinstance(first, list) or "allgather" in method else counts[0]
+    wide = np.full(2 * len(call.sent), -1.0)
+    wide[::2] = call.sent
+    spec = [wide, counts, second] if isinstance(first, list) else [wide, number, second]
+    getattr(comm, method)(spec, into)
+    call.compare()
+    if not isinstance(into, list):
+        getattr(comm, method)(first, [into, MPI.BYTE])
+        call.compare()
+    second.Free()
+    comm.Free()
+
+
 def test_ranks_without_neighbours_may_give_nothing(world):
     comm = TOPOLOGIES["star"](world)
     x, y = (np.ones(3 * (SIZE - 1)), None) if RANK == 0 else (None, np.zeros(3))
