@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 from collections.abc import Callable
@@ -14,10 +13,11 @@ from mpi4py import MPI
 
 from mpicoll.algorithms import registry
 from mpicoll.blocking import Blocking
-from mpicoll.derived import Derived
+from mpicoll.derived import Derived, copied, same_type
 from mpicoll.dispatch.plan import Plan
 from mpicoll.dispatch.rules import parse_rules
 from mpicoll.native import begun, made
+from mpicoll.neighbours import Neighbours
 from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
 from mpicoll.point_to_point import PointToPoint
@@ -31,27 +31,29 @@ from mpicoll.runtime.call.agreement import Word, asked
 from mpicoll.runtime.call.decision import Call
 from mpicoll.runtime.call.shortcut import noted
 from mpicoll.runtime.context.context import Context
-from mpicoll.runtime.context.contexts import context_of, free_context_of, known_context_of, started_context_of
+from mpicoll.runtime.context.contexts import context_of, known_context_of, started_context_of
 from mpicoll.runtime.context.remembered import Identity
 from mpicoll.runtime.groups.calls import run_lists
 from mpicoll.runtime.progress import turns
 from mpicoll.runtime.progress.modes import modes
 from mpicoll.runtime.progress.traffic import refuse_after_finalize
 from mpicoll.settings import settings
+from mpicoll.typed import Typed
 
 
-class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI.Intracomm):  # type: ignore[misc]  # other requests than MPI's
+class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Typed, Derived, MPI.Intracomm):  # type: ignore[misc]  # other requests than MPI's
     """An intracommunicator whose upper-case collective methods take NumPy and CuPy arrays.
 
     It shares the handle of the communicator that it is made from.  Private messages travel on
     one duplicate, made at the first collective call and freed with the communicator.
+    Of an MPI.Cartcomm, Graphcomm or Distgraphcomm it makes the class below with that topology.
 
     Args:
         comm: the communicator.
         algorithms: rules for this communicator, such as "allreduce:0-64K:recursive_doubling".
 
     Raises:
-        TypeError: not an intracommunicator.
+        TypeError: not an intracommunicator, or, for a class with a topology, one without that.
         ValueError: the null communicator, or rules that cannot be read.
         RuntimeError: MPI was finalized.
     """
@@ -69,7 +71,12 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI
             raise ValueError("comm is the null communicator")
         if not isinstance(comm, MPI.Intracomm):
             raise TypeError(f"comm is a {type(comm).__name__}; collectives need an intracommunicator")
-        self = super().__new__(cls, comm) if MPI.Is_initialized() else _copied(super().__new__(cls), comm)
+        if MPI.Is_initialized():
+            kind = cls._kind_for(comm) if cls is Communicator else cls
+            _check_topology(kind._own, comm)
+            self = MPI.Intracomm.__new__(kind, comm)  # mpi4py's class of the topology is not the first base
+        else:
+            self = copied(super().__new__(cls), comm)
         self._rules = algorithms if algorithms is not None else getattr(comm, "_rules", "")
         parse_rules(self._rules)
         self._context = None
@@ -83,6 +90,11 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI
         name = self.Get_name() or f"handle {MPI._handleof(self):#x}"
         rules = f", algorithms={self._rules!r}" if self._rules else ""
         return f"{kind}(rank {self.rank} of {self.size}, {name}{rules})"
+
+    @classmethod
+    def _kind_for(cls, comm: MPI.Intracomm) -> type[Communicator]:
+        own, kind = next(row for row in KINDS.items() if isinstance(comm, row[0]))
+        return cls if cls._own is own else kind
 
     def Get_plan(self, method: str, *arguments: Any, algorithm: str | None = None, **named: Any) -> Plan:
         """Return the plan of a call, with the reasons; print it.
@@ -248,33 +260,36 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Derived, MPI
         context = self._context or known_context_of(self)
         return context.recorder.history(n) if context is not None else History()
 
-    def Free(self) -> None:
-        """Free the communicator, once the calls in flight on it have ended; collective."""
-        self._settle()
-        free_context_of(self)
-        super().Free()
 
-    def Disconnect(self) -> None:
-        """Disconnect, once the calls in flight have ended; collective."""
-        self._settle()
-        free_context_of(self)
-        super().Disconnect()
-
-    def _settle(self) -> None:
-        refuse_after_finalize()
-        if self._context is not None and not self._context.freed:
-            self._context.settle()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (MPI.Intracomm(self), self._rules)
+_TOPOLOGIES = {MPI.Cartcomm: MPI.CART, MPI.Graphcomm: MPI.GRAPH, MPI.Distgraphcomm: MPI.DIST_GRAPH}
 
 
-def _copied(made: Communicator, comm: MPI.Intracomm) -> Communicator:
-    """Return a null communicator with the handle of another one; mpi4py would ask MPI, which has not started."""
-    ctypes.memmove(MPI._addressof(made), MPI._addressof(comm), MPI._sizeof(comm))
-    return made
+def _check_topology(own: type[MPI.Intracomm], comm: MPI.Intracomm) -> None:
+    """Raise TypeError if a communicator has not the topology of one of mpi4py's classes."""
+    if own in _TOPOLOGIES and comm.Get_topology() != _TOPOLOGIES[own]:
+        raise TypeError(f"comm is a {type(comm).__name__} without the topology of a {own.__name__}")
 
 
-def _again(comm: MPI.Intracomm, rules: str) -> Communicator:
-    """Return a copied or unpickled communicator."""
-    return Communicator(comm, algorithms=rules)
+class CartCommunicator(Neighbours, Communicator, MPI.Cartcomm):  # type: ignore[misc]  # as Communicator
+    """A Communicator with mpi4py's methods of a Cartesian grid, and neighbour collectives."""
+
+    _own = MPI.Cartcomm
+    Sub = same_type(MPI.Cartcomm.Sub)
+
+
+class GraphCommunicator(Neighbours, Communicator, MPI.Graphcomm):  # type: ignore[misc]  # as Communicator
+    """A Communicator with mpi4py's methods of a graph, and neighbour collectives."""
+
+    _own = MPI.Graphcomm
+
+
+class DistGraphCommunicator(Neighbours, Communicator, MPI.Distgraphcomm):  # type: ignore[misc]  # as Communicator
+    """A Communicator with mpi4py's methods of a distributed graph, and neighbour collectives."""
+
+    _own = MPI.Distgraphcomm
+
+
+#: our class for each of mpi4py's, the one without a topology last, for it is the others' base
+KINDS: dict[type[MPI.Intracomm], type[Communicator]] = {
+    kind._own: kind for kind in (CartCommunicator, GraphCommunicator, DistGraphCommunicator, Communicator)
+}

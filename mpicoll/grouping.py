@@ -121,6 +121,9 @@ class _Collecting:
     Isend = Issend = Ibsend = Irsend = Irecv = Isendrecv = Isendrecv_replace = _refuse
     Ssend = Bsend = Rsend = Sendrecv_replace = _refuse
     Dup = Dup_with_info = Idup = Idup_with_info = Clone = Split = Split_type = Create = Create_group = _refuse
+    Create_cart = Create_graph = Create_dist_graph = Create_dist_graph_adjacent = Create_intercomm = Sub = _refuse
+    Neighbor_allgather = Neighbor_allgatherv = Neighbor_alltoall = Neighbor_alltoallv = _refuse
+    Alltoallw = Neighbor_alltoallw = Ialltoallw = Ineighbor_alltoallw = _refuse
     Free = Disconnect = _refuse
 
 

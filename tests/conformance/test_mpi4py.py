@@ -27,6 +27,8 @@ LEAST = {
     "test_cco_nb_vec": 62,
     "test_cco_pr_buf": 70,
     "test_cco_pr_vec": 62,
+    "test_cco_ngh_buf": 16,
+    "test_cco_pr_ngh_buf": 12,
 }
 
 #: tests that must raise UnsupportedError, and why
@@ -39,6 +41,7 @@ INHERITED = dict.fromkeys(
         "BaseTestCCOVec.testAlltoallwBottom",
         "BaseTestCCOVecInplace.testAlltoallw",
         "BaseTestCCOVecInplace.testAlltoallw2",
+        "BaseTestCCONghBuf.testNeighborAlltoallw",
     ),
     "derived datatypes: Communicator has the MPI library's own Alltoallw",
 )

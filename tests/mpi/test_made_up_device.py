@@ -11,7 +11,10 @@ import mpicoll
 from mpi.calling import check
 from mpi.cases import REDUCING, VECTOR, Case, Memory, forms
 from mpi.made_up_device import install
+from mpi.neighbours import TOPOLOGIES
+from mpi.neighbours import Call as NeighbourCall
 from mpicoll.algorithms import registry
+from mpicoll.runtime.arguments.neighbours import NEIGHBOUR_CALLS
 from mpicoll.runtime.mpi.cuda_aware import Awareness
 from mpicoll.runtime.mpi.waiter import Waiter
 from mpicoll.runtime.paths import mirror
@@ -252,3 +255,19 @@ def test_memory_runs_short_on_all_ranks(monkeypatch, made_up, comm, nothing_can_
     wanted = MemoryError if comm.rank == SIZE - 1 else mpicoll.MismatchError
     with mpicoll.override(path="direct", errors="agree"), pytest.raises(wanted, match=r"MemoryError|no .* of device"):
         comm.Allreduce(x, y)
+
+
+@pytest.mark.parametrize("method", NEIGHBOUR_CALLS)
+def test_neighbours(comm, memory, method):
+    """Blocks that nobody sends stay as they are."""
+    for name in ("torus", "row", "star"):
+        made = TOPOLOGIES[name](comm)
+        made._get_context().cuda_aware = Awareness(True, "made up")
+        call = NeighbourCall(made, method, gap=2 if method.endswith("v") else 0)
+        for _ in range(3):
+            with mpicoll.override(path=memory.path):
+                getattr(made, method)(*call.arguments)
+                getattr(made, f"I{method.lower()}")(*call.arguments).Wait()
+            call.compare(memory.to_host)
+        assert made.history(1)[0].path == memory.path
+        made.Free()

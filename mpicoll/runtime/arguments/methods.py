@@ -20,6 +20,7 @@ from mpi4py import MPI
 
 from mpicoll.runtime.arguments.arrays import empty, flatten
 from mpicoll.runtime.arguments.bufspec import is_in_place
+from mpicoll.runtime.arguments.neighbours import NEIGHBOUR_CALLS
 from mpicoll.runtime.arguments.operands import CallReader, Operands, scaled
 from mpicoll.schedule.collectives import COLLECTIVES
 
@@ -212,6 +213,7 @@ def read_call(method: str, rank: int, size: int, arguments: tuple[Any, ...], nam
     Raises:
         ValueError: the method is no collective, or sizes do not fit.
     """
-    if method not in CALLS:
+    read = CALLS.get(method) or NEIGHBOUR_CALLS.get(method)
+    if read is None:
         raise ValueError(f"no collective method {method!r}; known: {', '.join(CALLS)}")
-    return CALLS[method](rank, size, *arguments, **named)
+    return read(rank, size, *arguments, **named)

@@ -16,6 +16,7 @@ from mpicoll.runtime.arguments.arrays import Extent, Flat, are_alike, overlap
 from mpicoll.runtime.arguments.operators import Operator, operator_of
 from mpicoll.runtime.arguments.reader import Blocks, Reader
 from mpicoll.schedule.collectives import Collective
+from mpicoll.schedule.neighbourhood import Neighbourhood
 
 #: bytes of a copy that a remembered program has for itself at most; a larger one is made for each call
 MOST_HELD = 1 << 20
@@ -45,6 +46,7 @@ class Operands:
         moved: the arrays are copies of the caller's, which are on another device.
         held: "input" or "output" where that is no memory of the caller's, but a copy that the program has: of the
             output before it, or put to the front of the input after it. "" for none.
+        neighbours: of this rank, in a neighbour collective; None in others.
     """
 
     row: Collective
@@ -65,6 +67,7 @@ class Operands:
     after: list[Callable[[], None]] = field(default_factory=list)
     moved: bool = False
     held: str = ""
+    neighbours: Neighbourhood | None = None
 
     def without_arrays(self) -> Operands:
         """Return these operands without their arrays."""

@@ -47,7 +47,10 @@ class Reader:
         size: number of ranks.
         root: the root, 0 where there is none.
         raw: the type of some buffer for which no operator is defined, such as MPI.BYTE; "" for none.
+        parts: for whom a buffer has blocks, for messages.
     """
+
+    parts = "ranks"
 
     def __init__(self, name: str, method: str, rank: int, size: int, root: Any = 0) -> None:
         self.row, self.method, self.rank, self.size = COLLECTIVES[name], method, rank, size
@@ -161,20 +164,21 @@ class Reader:
 
     def _each(self, elements: int, name: str, hint: str) -> int:
         """Return the elements of each of equal blocks."""
-        each, rest = divmod(elements, self.size)
+        each, rest = divmod(elements, self.size) if self.size else (0, 0)  # a rank without neighbours
         if rest:
             what = f"{name} has {elements} elements"
-            raise ValueError(f"{self.method}: {what}, not a multiple of {self.size} ranks{hint}")
+            raise ValueError(f"{self.method}: {what}, not a multiple of {self.size} {self.parts}{hint}")
         return each
 
     def _fitting(self, elements: int, name: str, blocks: Blocks) -> Blocks:
         counts, displs = blocks
         if len(counts) != self.size or len(displs) != self.size:
             raise ValueError(
-                f"{self.method}: {name} has {len(counts)} counts and {len(displs)} displacements for {self.size} ranks"
+                f"{self.method}: {name} has {len(counts)} counts and {len(displs)} displacements "
+                f"for {self.size} {self.parts}"
             )
         end = max((d + c for c, d in zip(counts, displs, strict=True) if c), default=0)
-        if min(counts) < 0 or end > elements:
+        if min(counts, default=0) < 0 or end > elements:
             raise ValueError(f"{self.method}: {name} has {elements} elements, its blocks need {end}")
         return blocks
 

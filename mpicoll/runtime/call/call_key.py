@@ -21,6 +21,7 @@ from mpi4py import MPI
 from mpicoll.algorithms import registry
 from mpicoll.runtime.arguments import tensors
 from mpicoll.runtime.arguments.operators import Average, Op
+from mpicoll.schedule.neighbourhood import Neighbourhood
 from mpicoll.settings import settings
 
 #: signature, and the addresses of a call's first two arguments, 0 for what is no array or has no elements
@@ -146,7 +147,7 @@ def _other_reader(kind: type) -> Callable[[Any], Any]:
     """Return the reader of a type's objects that are no arrays of data."""
     if kind is MPI.Op:
         return _op
-    if kind in (type(None), int, bool, str, Op, Average) or issubclass(kind, np.integer):
+    if kind in (type(None), int, bool, str, Op, Average, Neighbourhood) or issubclass(kind, np.integer):
         return lambda item: (kind, item)
     if kind in (list, tuple):
         return lambda items: (kind, tuple([_plain(item) for item in items]))

@@ -6,6 +6,8 @@ import sys
 from dataclasses import replace
 
 from mpicoll.dispatch.facts import Facts
+from mpicoll.dispatch.neighbour_plan import neighbour_plan
+from mpicoll.dispatch.paths import PATHS, wanted
 from mpicoll.dispatch.plan import Plan, make_plan
 from mpicoll.dispatch.plan_key import PlanKey
 from mpicoll.errors import UnsupportedError
@@ -54,6 +56,8 @@ def plan_for(
     Raises:
         UnsupportedError: what is forced cannot serve, or the call cannot be captured.
     """
+    if operands.neighbours is not None:
+        return _neighbour_plan(operands, context, captured)
     facts = Facts(
         operands.row.name,
         context.size,
@@ -74,3 +78,15 @@ def plan_for(
         if captured:
             raise UnsupportedError(f"{error} ({CAPTURED})") from None
         raise
+
+
+def _neighbour_plan(operands: Operands, context: Context, captured: bool) -> Plan:
+    """Return the plan of a neighbour collective, on the best path of messages; arguments as in `plan_for`."""
+    if captured:
+        raise UnsupportedError(f"{operands.method}: {CAPTURED}, which neighbour collectives cannot be part of")
+    assert operands.neighbours is not None
+    usable = [name for name, why in reasons(context, operands).items() if not why and PATHS[name].takes_segments]
+    path = name if (name := wanted()) in usable else usable[0]
+    memory = "host" if operands.device < 0 else "device"
+    facts = Facts(operands.row.name, context.size, None, memory, counts_known=False, paths=(path,))
+    return neighbour_plan(facts, context.rank, operands.neighbours, "allgather" in operands.row.name)

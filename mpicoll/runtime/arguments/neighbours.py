@@ -1,0 +1,109 @@
+"""What the arguments of the neighbour collectives mean on this rank, as `methods.py` says of the others.
+
+On a periodic row of ranks, with x of 6 and y of 6 float64:
+
+    neighbours(False, False, rank, size, x, y, Neighbourhood((0, 2), (0, 2), (1, 0)))  -> blocks of 3 elements
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mpicoll.runtime.arguments.arrays import Flat
+from mpicoll.runtime.arguments.operands import CallReader, Operands, scaled
+from mpicoll.runtime.arguments.reader import Blocks
+from mpicoll.schedule.collectives import Collective
+from mpicoll.schedule.neighbourhood import Neighbourhood, neighbour_row
+
+NO_BLOCKS: Blocks = ((), ())
+
+
+class NeighbourReader(CallReader):
+    """A neighbour collective being understood: its buffers have a block for each neighbour.
+
+    Attributes:
+        size: number of blocks of the buffer that is read.
+    """
+
+    parts = "neighbours"
+
+    def __init__(self, row: Collective, method: str, rank: int) -> None:
+        self.row, self.method, self.rank = row, method, rank
+        self.size = self.root = 0
+        self.raw = ""
+
+    def to_each(self, name: str, value: Any, number: int, vector: bool, *, writes: bool) -> tuple[Flat | None, Blocks]:
+        """Return (array, blocks) of a buffer; (None, no blocks) where nothing is given for nobody.
+
+        Args:
+            name: the argument's name, for messages.
+            value: as in the call.
+            number: of neighbours.
+            vector: as in `Reader.blocks`.
+            writes: the call writes into the buffer.
+        """
+        self.size = number
+        if value is None and not number:
+            return None, NO_BLOCKS
+        return self.blocks(name, value, vector, writes=writes)
+
+    def check_own(self, neighbourhood: Neighbourhood, sent: Blocks, received: Blocks) -> None:
+        """Refuse blocks of this rank for itself that are not as long as what it expects."""
+        for to, k in neighbourhood.own(self.rank):
+            there, here = received[0][to], sent[0][k if len(sent[0]) > 1 else 0]
+            if there != here:
+                raise ValueError(
+                    f"{self.method}: recvbuf's block {to} expects {there} elements from this rank itself, "
+                    f"sendbuf has {here} for it"
+                )
+
+
+def neighbours(
+    shared: bool, vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any, neighbourhood: Neighbourhood
+) -> Operands:
+    """Neighbor_allgather(v), Neighbor_alltoall(v): a block to each target, a block from each source.
+
+    Args:
+        shared: the input is one block, which all targets get.
+        vector: it is the v-variant.
+        rank: this rank.
+        size: number of ranks.
+        sendbuf: as in the call.
+        recvbuf: as in the call.
+        neighbourhood: of this rank.
+    """
+    row = neighbour_row(shared, neighbourhood)
+    call = NeighbourReader(row, row.methods[vector].lower(), rank)
+    source: Flat | None
+    if not shared:
+        source, sent = call.to_each("sendbuf", sendbuf, len(neighbourhood.targets), vector, writes=False)
+    elif sendbuf is None and not neighbourhood.targets:
+        source, sent = None, NO_BLOCKS
+    else:
+        source = call.one("sendbuf", sendbuf)
+        sent = (source.size,), (0,)
+    target, received = call.to_each("recvbuf", recvbuf, len(neighbourhood.sources), vector, writes=True)
+    if call.raw and source and target:  # elements of different types: both in bytes
+        sent, received = (scaled(b, f.array.dtype.itemsize) for b, f in ((sent, source), (received, target)))
+        source, target = source.in_bytes(), target.in_bytes()
+    call.check_own(neighbourhood, sent, received)
+    if source is not None and target is not None:
+        call.apart(source, target, "separate arrays")
+    if source is None and target is None:
+        target = Flat(np.empty(0, "u1"), 0, -1)
+    found = call.operands(source, target, in_blocks=sent, out_blocks=received, nbytes=None)
+    found.neighbours = neighbourhood
+    return found
+
+
+#: method -> (rank, size, *arguments of the method, neighbourhood) -> operands
+NEIGHBOUR_CALLS: dict[str, Callable[..., Operands]] = {
+    "Neighbor_allgather": partial(neighbours, True, False),
+    "Neighbor_allgatherv": partial(neighbours, True, True),
+    "Neighbor_alltoall": partial(neighbours, False, False),
+    "Neighbor_alltoallv": partial(neighbours, False, True),
+}
