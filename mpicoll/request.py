@@ -49,12 +49,13 @@ class Request(Several):
     """
 
     __slots__ = ()
+    _kind = "Request"
     _call: Call
     _operation: Begun | None
     _freed: bool
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._called()}, {self._state()})"
+        return f"{self._kind}({self._called()}, {self._state()})"
 
     def _called(self) -> str:
         return f"I{self._call.method.lower()}"
@@ -193,6 +194,7 @@ class PersistentRequest(Request):
     """
 
     __slots__ = ()
+    _kind = "PersistentRequest"
     _prepared: Prepared | None
 
     def _called(self) -> str:

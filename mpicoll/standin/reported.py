@@ -8,8 +8,11 @@ from functools import cache, wraps
 from time import perf_counter
 from typing import Any
 
+from mpi4py import MPI
+
 from mpicoll.blocking import Blocking
-from mpicoll.communicator import Communicator
+from mpicoll.communicator import KINDS, Communicator
+from mpicoll.neighbours import Neighbours
 from mpicoll.nonblocking import Nonblocking
 from mpicoll.persistent import Persistent
 from mpicoll.point_to_point import PointToPoint
@@ -19,17 +22,18 @@ from mpicoll.standin.tally import tally
 
 #: methods that mpicoll serves
 SERVED = [name for room in (Blocking, Nonblocking, Persistent) for name in vars(room) if name[0].isupper()]
+#: the same of communicators with a topology
+NEIGHBOURS = [name for name in vars(Neighbours) if "eighbor" in name and "alltoallw" not in name]
 #: messages, but no probes, which programs repeat
 MESSAGES = [name for name in vars(PointToPoint) if name[0] != "_" and "probe" not in name.lower()]
 _OBJECTS = "mpi4py pickles Python objects; arrays take the method with a capital"
 _TYPES = "blocks of several datatypes are mpi4py's own"
-_OTHERS = "makes a communicator of mpi4py's own, whose calls are not seen"
+_OTHERS = "makes an intercommunicator, whose calls are mpi4py's own"
 #: methods that are mpi4py's own, and why
 PASSED = {
     **dict.fromkeys(("bcast", "gather", "scatter", "allgather", "alltoall"), _OBJECTS),
     **dict.fromkeys(("reduce", "allreduce", "scan", "exscan", "barrier"), _OBJECTS),
     **dict.fromkeys(("Alltoallw", "Ialltoallw", "Alltoallw_init"), _TYPES),
-    **dict.fromkeys(("Create_cart", "Create_graph", "Create_dist_graph", "Create_dist_graph_adjacent"), _OTHERS),
     **dict.fromkeys(("Create_intercomm", "Spawn", "Spawn_multiple", "Accept", "Connect"), _OTHERS),
 }
 
@@ -77,6 +81,10 @@ def _counting(kind: type) -> type:
 class ReportedCommunicator(Communicator):
     """A communicator whose calls are counted, as are those of communicators that are made from it."""
 
+    @classmethod
+    def _kind_for(cls, comm: MPI.Intracomm) -> type[Communicator]:
+        return next(kind for own, kind in _REPORTED.items() if isinstance(comm, own))
+
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Request:
         request = super()._begin(method, arguments, algorithm, stream)
         kind: Any = type(request)
@@ -101,14 +109,28 @@ class ReportedCommunicator(Communicator):
         return context.recent[context.calls & MASK]
 
 
-def counted(name: str, count: Callable[[Any, int, float], None]) -> Callable[..., Any]:
+class _ReportedNeighbours(ReportedCommunicator):
+    """Mixin of communicators with a topology, whose neighbour collectives are counted, too."""
+
+
+#: the class whose calls are counted for each of mpi4py's
+_REPORTED: dict[type, type[ReportedCommunicator]] = {
+    own: kind if kind is ReportedCommunicator else type(f"Reported{kind.__name__}", (_ReportedNeighbours, kind), {})
+    for own, kind in {**KINDS, MPI.Intracomm: ReportedCommunicator}.items()
+}
+
+
+def counted(
+    name: str, count: Callable[[Any, int, float], None], room: type[Any] = Communicator
+) -> Callable[..., Any]:
     """Return a communicator's method with a count behind it.
 
     Args:
         name: of the method.
         count: takes the communicator, the number of its calls before this one, and the seconds of this one.
+        room: the class that has the method.
     """
-    own = getattr(Communicator, name)
+    own = getattr(room, name)
 
     @wraps(own)
     def method(self: Any, /, *arguments: Any, **named: Any) -> Any:
@@ -138,6 +160,8 @@ def _passed(kind: str, name: str, why: str) -> Callable[[Any, int, float], None]
 
 for _name in SERVED:
     setattr(ReportedCommunicator, _name, counted(_name, _served(_name)))
+for _name in NEIGHBOURS:
+    setattr(_ReportedNeighbours, _name, counted(_name, _served(_name), Neighbours))
 for _name, _why in PASSED.items():
     setattr(ReportedCommunicator, _name, counted(_name, _passed("passed", _name, _why)))
 for _name in MESSAGES:

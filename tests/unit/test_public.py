@@ -83,7 +83,7 @@ class Ended:
 
 def test_a_request_tells_how_far_its_call_is():
     call, operation = SimpleNamespace(method="Reduce_scatter"), Ended()
-    request = mpicoll.request.Request(call, operation)
+    request = mpicoll.request.PlainRequest(call, operation)
     assert repr(request) == "Request(Ireduce_scatter, complete)"
     operation.error = mpicoll.StalledError("late")
     assert repr(request) == "Request(Ireduce_scatter, failed: StalledError)"
