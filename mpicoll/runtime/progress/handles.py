@@ -59,7 +59,7 @@ class Handle:
         """Start to receive."""
         with _making:
             if not _alone:
-                _alone.append(MPI.COMM_SELF.Dup())
+                _alone.append(MPI.Intracomm(MPI.COMM_SELF).Dup())  # a stand-in would count it
                 _tags.extend(range(32767, -1, -1))
             self.tag = _tags.pop()
         self.request = _alone[0].Irecv([_byte, 0, MPI.BYTE], 0, self.tag)
