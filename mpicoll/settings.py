@@ -98,6 +98,12 @@ TABLE: dict[str, Setting] = {
         Setting("trace", "", FILE, "file for a trace of all calls; each rank puts its number into the name"),
         Setting("plan_cache", 4096, COUNT, "calls remembered for each communicator, with their bound programs"),
         Setting("yield_wait", None, YES_NO_AUTO, "waiting ranks yield their core; `auto`: if ranks outnumber cores"),
+        Setting(
+            "mpi_requests",
+            True,
+            YES_NO,
+            "requests on the host are MPI's, too; `no`, set before the first call, saves 1 us of each call",
+        ),
         Setting("prepare", True, YES_NO, "`import mpicoll` puts a CUDA-capable UCX under MPI, if there is a GPU"),
         Setting(
             "standin",
@@ -144,6 +150,7 @@ class SettingValues(TypedDict, total=False):
     trace: Any
     plan_cache: Any
     yield_wait: Any
+    mpi_requests: Any
     prepare: Any
     standin: Any
 
@@ -168,6 +175,7 @@ class Settings:
     trace: Any
     plan_cache: Any
     yield_wait: Any
+    mpi_requests: Any
     prepare: Any
     standin: Any
     _base: dict[str, Any]

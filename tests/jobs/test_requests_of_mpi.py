@@ -28,6 +28,17 @@ def test_without_threads_a_request_is_none_of_mpis(job):
     job(body, start=FUNNELED, ranks=2).is_clean(2)
 
 
+def test_a_setting_makes_it_none_of_mpis(job):
+    body = """
+        for request in (comm.Iallreduce(x, y), comm.Allreduce_init(x, y)):
+            assert not isinstance(request, MPI.Request)
+            request.Wait()
+        assert not any("attendant" in thread.name for thread in threading.enumerate())
+        last_words()
+    """
+    job(body, ranks=2, MPICOLL_MPI_REQUESTS="no").is_clean(2)
+
+
 def test_the_attendant_keeps_no_time_limit(job):
     """Nobody waits while a rank computes, whoever advances its calls meanwhile."""
     body = """

@@ -26,6 +26,7 @@ TEXTS = {
     "trace": ("/a/trace.json", "/a/trace.json", None),
     "plan_cache": ("16", 16, "1e3"),
     "yield_wait": ("no", False, "perhaps"),
+    "mpi_requests": ("no", False, "2"),
     "prepare": ("0", False, "2"),
     "standin": ("report", "report", "all"),
 }
@@ -122,6 +123,7 @@ NOT_ALLOWED = {
     "trace": [None, 5, True],
     "plan_cache": [None, -3, 2.0, True],
     "yield_wait": [1, "maybe"],
+    "mpi_requests": [None, 1, "auto"],
     "prepare": [None, 1, "auto"],
     "standin": [None, 1, "file", ".txt"],
 }

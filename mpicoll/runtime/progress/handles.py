@@ -19,6 +19,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.runtime.progress import turns
+from mpicoll.settings import settings
 
 #: seconds between two looks at calls for which MPI may wait, and between two where it does
 LOOK, SOON = 2e-3, 50e-6
@@ -210,5 +211,5 @@ def _moved() -> int:
 
 
 def find_out() -> None:
-    """Find out whether calls may have handles: a thread must be allowed to call MPI while another one waits in it."""
-    possible[0] = MPI.Query_thread() == MPI.THREAD_MULTIPLE
+    """Find out whether calls may have handles: they are wanted, and a thread may call MPI while another one waits."""
+    possible[0] = bool(settings.mpi_requests) and MPI.Query_thread() == MPI.THREAD_MULTIPLE
