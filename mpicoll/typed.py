@@ -1,14 +1,19 @@
-"""The collectives with a datatype for each block: MPI's own, for arrays on hosts, which let calls in flight go on."""
+"""The collectives with a datatype for each block, for arrays on hosts.
+
+`Alltoallw` is packed and unpacked.  Those of neighbours are MPI's own, and let calls in flight go on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, cast
+from typing import Any, Concatenate, ParamSpec
 
 from mpi4py import MPI
 
 from mpicoll.errors import UnsupportedError
 from mpicoll.forms import like
+from mpicoll.nonblocking import started
+from mpicoll.persistent import prepared
 from mpicoll.runtime.point_to_point.parcel import is_on_device
 from mpicoll.runtime.point_to_point.requests import MessageRequest
 from mpicoll.runtime.progress.turns import in_flight, wait_for
@@ -61,8 +66,21 @@ def _refuse_devices(method: str, arguments: tuple[Any, ...]) -> None:
 
 
 class Typed:
-    """Mixin of Alltoallw, which every communicator has."""
+    """Mixin of Alltoallw in its three forms, which every communicator has."""
 
-    Alltoallw = waiting_on_hosts(MPI.Comm.Alltoallw, cast(Any, MPI.Comm.Ialltoallw))
-    Ialltoallw = on_hosts(MPI.Comm.Ialltoallw)
-    Alltoallw_init = on_hosts(MPI.Comm.Alltoallw_init)
+    def _run(self, method: str, arguments: tuple[Any, ...], algorithm: str | None, stream: Any) -> None:
+        raise NotImplementedError
+
+    def Alltoallw(self, sendbuf: Any, recvbuf: Any, *, algorithm: str | None = None) -> None:
+        """Send a block of a datatype of its own to each rank; for arrays on hosts.
+
+        Args:
+            sendbuf: [array, (counts, displs), types], displs in bytes, or [array, types] of one item each; or
+                MPI.IN_PLACE, to replace what is in recvbuf.
+            recvbuf: the same for what is received.
+            algorithm: one that does not forward; see `mpicoll.blocking`.
+        """
+        return self._run("Alltoallw", (sendbuf, recvbuf), algorithm, None)
+
+    Ialltoallw = started(Alltoallw)
+    Alltoallw_init = prepared(Alltoallw)

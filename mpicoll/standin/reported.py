@@ -19,9 +19,10 @@ from mpicoll.point_to_point import PointToPoint
 from mpicoll.recorder.recent import MASK
 from mpicoll.request import PersistentRequest, Request
 from mpicoll.standin.tally import tally
+from mpicoll.typed import Typed
 
 #: methods that mpicoll serves
-SERVED = [name for room in (Blocking, Nonblocking, Persistent) for name in vars(room) if name[0].isupper()]
+SERVED = [name for room in (Blocking, Nonblocking, Persistent, Typed) for name in vars(room) if name[0].isupper()]
 #: the same of communicators with a topology
 NEIGHBOURS = [name for name in vars(Neighbours) if "eighbor" in name and "alltoallw" not in name]
 #: messages, but no probes, which programs repeat
@@ -33,7 +34,6 @@ _OTHERS = "makes an intercommunicator, whose calls are mpi4py's own"
 PASSED = {
     **dict.fromkeys(("bcast", "gather", "scatter", "allgather", "alltoall"), _OBJECTS),
     **dict.fromkeys(("reduce", "allreduce", "scan", "exscan", "barrier"), _OBJECTS),
-    **dict.fromkeys(("Alltoallw", "Ialltoallw", "Alltoallw_init"), _TYPES),
     **dict.fromkeys(("Create_intercomm", "Spawn", "Spawn_multiple", "Accept", "Connect"), _OTHERS),
 }
 
@@ -162,6 +162,8 @@ for _name in SERVED:
     setattr(ReportedCommunicator, _name, counted(_name, _served(_name)))
 for _name in NEIGHBOURS:
     setattr(_ReportedNeighbours, _name, counted(_name, _served(_name), Neighbours))
+for _name in ("Neighbor_alltoallw", "Ineighbor_alltoallw"):
+    setattr(_ReportedNeighbours, _name, counted(_name, _passed("passed", _name, _TYPES), Neighbours))
 for _name, _why in PASSED.items():
     setattr(ReportedCommunicator, _name, counted(_name, _passed("passed", _name, _why)))
 for _name in MESSAGES:

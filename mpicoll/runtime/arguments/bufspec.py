@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.arrays import Array, as_array
-from mpicoll.runtime.arguments.typemap import Typemap, predefined_dtype
+from mpicoll.runtime.arguments.typemap import Piece, Typemap, predefined_dtype
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,46 @@ def read_spec(collective: str, name: str, argument: Any) -> Spec:
             array = _typed(collective, name, array, given, exact=count is None and counts is None)
             raw = "MPI.BYTE" if isinstance(given, MPI.Datatype) and given == MPI.BYTE else ""
     return Spec(array, count, counts, displs, displ, raw, typemap)
+
+
+def read_types(collective: str, name: str, argument: Any, size: int) -> tuple[Array | None, list[Piece]]:
+    """Return (bytes of the memory, or None for all memory; pieces) of a buffer that has a datatype for each rank.
+
+    Args:
+        collective: the call's name, for messages.
+        name: the argument's name, for messages.
+        argument: (array, types), (array, (counts, displacements in bytes), types), or all four in a row; MPI.BOTTOM or
+            None in the place of the array: displacements are addresses.
+        size: number of ranks.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: there is not one of each for every rank.
+    """
+    if not isinstance(argument, list | tuple) or not 2 <= len(argument) <= 4:
+        raise TypeError(f"{collective}: {name} is not (array, (counts, displacements), types)")
+    first, *rest, kinds = argument
+    counts, displs = (*(rest[0] if len(rest) == 1 else rest), None, None)[:2]
+    numbers = [1] * size if counts is None else integers(collective, name, counts)
+    starts = [0] * size if displs is None else _places(displs)
+    if not len(numbers) == len(starts) == len(kinds) == size:
+        have = f"{len(numbers)} counts, {len(starts)} displacements and {len(kinds)} types"
+        raise ValueError(f"{collective}: {name} has {have} for {size} ranks")
+    memory = None if first is None or first is MPI.BOTTOM else _memory(collective, name, first)
+    return memory, [
+        Piece(Typemap.of(collective, name, kind), number, start)
+        for kind, number, start in zip(kinds, numbers, starts, strict=True)
+    ]
+
+
+def _places(displs: Any) -> list[int]:
+    """Return displacements in bytes, or addresses, which may be beyond what signed integers hold."""
+    return [int(start) for start in displs]
+
+
+def _memory(collective: str, name: str, value: Any) -> Array:
+    """Return the bytes of an array; None has none."""
+    return _bytes_of(collective, name, as_array(collective, name, value), "derived datatypes")
 
 
 def _read_counts(

@@ -165,6 +165,21 @@ def alltoall(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) -> 
     return call.operands(source, target, in_blocks=in_blocks, out_blocks=out_blocks, nbytes=nbytes)
 
 
+def alltoallw(rank: int, size: int, sendbuf: Any, recvbuf: Any) -> Operands:
+    """Alltoallw: as Alltoallv, each block of a datatype of its own; what travels are the bytes of their elements."""
+    call = CallReader("alltoall", "alltoallw", rank, size)
+    target, out_blocks = call.of_types("recvbuf", recvbuf, writes=True)
+    in_place = is_in_place(sendbuf) or sendbuf is None
+    name, buffer = ("recvbuf", recvbuf) if in_place else ("sendbuf", sendbuf)
+    source, in_blocks = call.of_types(name, buffer)
+    if in_blocks[0][rank] != out_blocks[0][rank]:
+        raise ValueError(
+            f"{call.method}: recvbuf expects {out_blocks[0][rank]} bytes from this rank itself, "
+            f"sendbuf has {in_blocks[0][rank]} for it"
+        )
+    return call.operands(source, target, in_blocks=in_blocks, out_blocks=out_blocks, nbytes=None)
+
+
 def reduce_scatter_block(rank: int, size: int, sendbuf: Any, recvbuf: Any, op: Any = MPI.SUM) -> Operands:
     """Reduce_scatter_block: Reduce_scatter with equal blocks."""
     return reduce_scatter(rank, size, sendbuf, recvbuf, None, op)
@@ -191,6 +206,7 @@ CALLS: dict[str, Callable[..., Operands]] = {
     "Allgatherv": partial(allgather, True),
     "Alltoall": partial(alltoall, False),
     "Alltoallv": partial(alltoall, True),
+    "Alltoallw": alltoallw,
     "Reduce": reduce,
     "Allreduce": partial(_everywhere, "allreduce"),
     "Reduce_scatter_block": reduce_scatter_block,

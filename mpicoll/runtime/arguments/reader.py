@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mpicoll.runtime.arguments.arrays import Flat, flatten
-from mpicoll.runtime.arguments.bufspec import Spec, integers, is_in_place, read_spec
-from mpicoll.runtime.arguments.typemap import packed
+from mpicoll.runtime.arguments.bufspec import Spec, integers, is_in_place, read_spec, read_types
+from mpicoll.runtime.arguments.typemap import Piece, packed
 from mpicoll.schedule.collectives import COLLECTIVES
 from mpicoll.schedule.partition import offsets
 
@@ -91,8 +91,16 @@ class Reader:
             self._disjoint(name, blocks)
         if spec.typemap is None:
             return flatten(self.method, name, spec.array, writes=writes), blocks
-        flat = packed(self.method, name, spec.array, spec.typemap, list(zip(*blocks, strict=True)), writes=writes)
-        return flat, dense(tuple(count * spec.typemap.elements for count in counts))
+        kind = spec.typemap
+        pieces = [Piece(kind, count, start * kind.extent) for count, start in zip(*blocks, strict=True)]
+        flat = packed(self.method, name, spec.array, pieces, kind.base, writes=writes)
+        return flat, dense(tuple(count * kind.elements for count in counts))
+
+    def of_types(self, name: str, value: Any, *, writes: bool = False) -> tuple[Flat, Blocks]:
+        """Return (bytes, blocks) of a buffer that has a block for every rank, each of a datatype of its own."""
+        memory, pieces = read_types(self.method, name, value, self.size)
+        flat = packed(self.method, name, memory, pieces, np.dtype("u1"), writes=writes)
+        return flat, dense(tuple(piece.items * piece.typemap.nbytes for piece in pieces))
 
     def blocks(self, name: str, value: Any, vector: bool, *, writes: bool = False) -> tuple[Flat, Blocks]:
         """Return (array, blocks) of a buffer that has a block for every rank.
@@ -148,7 +156,8 @@ class Reader:
         """
         number = max(spec.items - start, 0) if count is None else count
         if spec.typemap is not None:
-            return packed(self.method, name, spec.array, spec.typemap, [(number, start)], writes=writes)
+            piece = Piece(spec.typemap, number, start * spec.typemap.extent)
+            return packed(self.method, name, spec.array, [piece], spec.typemap.base, writes=writes)
         flat = flatten(self.method, name, spec.array, writes=writes)
         if start + number > flat.size:
             behind = f" from {start} on" if start else ""

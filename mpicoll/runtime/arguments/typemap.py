@@ -10,8 +10,9 @@ Other ranks need not know: to them it is 3 doubles.  MPI itself packs and unpack
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -19,9 +20,6 @@ from mpi4py.util import dtlib
 
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.arrays import Array, Flat, flatten, pointer_of
-
-#: (number of items, first item) of each block
-Items = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,11 +72,10 @@ class Typemap:
         low, end = self.span
         return max((nbytes - end) // self.extent + 1, 0) if low >= 0 and end > 0 else nbytes // self.extent
 
-    def fits(self, items: Items, nbytes: int) -> bool:
-        """Tell whether blocks of items are within so many bytes."""
-        low, end = self.span
-        ends = [(at * self.extent + low, (at + n - 1) * self.extent + end) for n, at in items if n]
-        return all(first >= 0 and last <= nbytes for first, last in ends)
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements of one item."""
+        return self.elements * self.base.itemsize
 
 
 def predefined_dtype(kind: MPI.Datatype) -> np.dtype | None:
@@ -91,47 +88,76 @@ def predefined_dtype(kind: MPI.Datatype) -> np.dtype | None:
         return None
 
 
-def packed(collective: str, name: str, memory: Array, typemap: Typemap, items: Items, *, writes: bool) -> Flat:
-    """Return the elements of blocks of items, one after the other, in memory of their own.
+class Piece(NamedTuple):
+    """Items that lie one after the other, the first one from some byte on."""
+
+    typemap: Typemap
+    items: int
+    start: int
+
+    def fits(self, nbytes: int) -> bool:
+        """Tell whether they are within so many bytes."""
+        low, end = self.typemap.span
+        last = self.start + (self.items - 1) * self.typemap.extent
+        return not self.items or (self.start + low >= 0 and last + end <= nbytes)
+
+
+def packed(
+    collective: str, name: str, memory: Array | None, pieces: list[Piece], dtype: np.dtype, *, writes: bool
+) -> Flat:
+    """Return the elements of pieces, one after the other, in memory of their own.
 
     Args:
         collective: the call's name, for messages.
         name: the argument's name, for messages.
-        memory: all bytes of the caller's array.
-        typemap: of the datatype.
-        items: of each block.
+        memory: all bytes of the caller's array; None: pieces start at addresses.
+        pieces: of the array.
+        dtype: of the elements.
         writes: the call writes the elements, so that they are put back.
 
     Raises:
         UnsupportedError: the memory is on a device.
         ValueError: the items are not within the memory.
     """
-    if not isinstance(memory, np.ndarray):
-        raise UnsupportedError(f"{collective}: {name} is on a device and has a derived datatype; pass a strided view")
-    if not typemap.fits(items, memory.nbytes):
-        most = max(count + start for count, start in items)
-        raise ValueError(f"{collective}: {name} has {memory.nbytes} bytes, too few for {most} items of its datatype")
-    user = flatten(collective, name, memory, writes=writes)
-    held = np.empty(sum(count for count, _ in items) * typemap.elements, typemap.base)
+    address = 0
+    if memory is not None:
+        if not isinstance(memory, np.ndarray):
+            what = f"{name} is on a device and has a derived datatype"
+            raise UnsupportedError(f"{collective}: {what}; pass a strided view, or an array for each")
+        for number, piece in enumerate(pieces):
+            if not piece.fits(memory.nbytes):
+                which = f"{piece.items} items from byte {piece.start} on, block {number}"
+                raise ValueError(f"{collective}: {name} has {memory.nbytes} bytes, too few for {which}")
+        address = flatten(collective, name, memory, writes=writes).pointer
+    held = np.empty(sum(piece.items * piece.typemap.nbytes for piece in pieces) // dtype.itemsize, dtype)
     flat = Flat(held, pointer_of(held), -1)
-    flat.before.append(lambda: _move(user, typemap, items, held, typemap.kind.Pack))
+    flat.before.append(lambda: _pack(address, pieces, held, memory))
     if writes:
-        flat.after.append(lambda: _move(user, typemap, items, held, _unpack(typemap.kind)))
+        flat.after.append(lambda: _unpack(address, pieces, held, memory))
     return flat
 
 
-def _unpack(kind: MPI.Datatype) -> Callable[..., int]:
-    """Return MPI's unpack with the arguments in the order of pack."""
-    return lambda inbuf, outbuf, position, comm: kind.Unpack(outbuf, position, inbuf, comm)
+def _pack(address: int, pieces: list[Piece], held: np.ndarray, keep: object) -> None:
+    """Pack the pieces of memory at an address, which is kept."""
+    position, bytes_held = 0, held.view("u1")
+    for piece in filter(_has_elements, pieces):
+        position = piece.typemap.kind.Pack(_memory(address, piece), bytes_held, position, MPI.COMM_SELF)
 
 
-def _move(user: Flat, typemap: Typemap, items: Items, held: np.ndarray, move: Callable[..., int]) -> None:
-    """Pack or unpack each block; an item may begin before its extent or end behind it, so memory goes by address."""
-    position, packed_bytes = 0, held.view("u1")
-    for count, start in items:
-        if count:
-            memory = MPI.buffer.fromaddress(user.pointer + start * typemap.extent, count * typemap.extent)
-            position = move(memory, packed_bytes, position, MPI.COMM_SELF)
+def _unpack(address: int, pieces: list[Piece], held: np.ndarray, keep: object) -> None:
+    """Unpack the pieces of memory at an address, which is kept."""
+    position, bytes_held = 0, held.view("u1")
+    for piece in filter(_has_elements, pieces):
+        position = piece.typemap.kind.Unpack(bytes_held, position, _memory(address, piece), MPI.COMM_SELF)
+
+
+def _has_elements(piece: Piece) -> bool:
+    return bool(piece.items and piece.typemap.elements)
+
+
+def _memory(address: int, piece: Piece) -> MPI.buffer:
+    """Return the memory of a piece by its extent, in which MPI counts items; elements may be before and behind it."""
+    return MPI.buffer.fromaddress(address + piece.start, piece.items * piece.typemap.extent)
 
 
 def _predefined(kind: MPI.Datatype) -> Iterable[MPI.Datatype]:

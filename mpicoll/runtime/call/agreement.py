@@ -123,7 +123,7 @@ class Flow:
     @staticmethod
     def of(operands: Operands, size: int) -> Flow:
         """Return a call's flow; an empty one where counts are no affair of pairs."""
-        if operands.method not in ("gatherv", "scatterv", "alltoallv"):
+        if operands.method not in ("gatherv", "scatterv", "alltoallv", "alltoallw"):
             return Flow()
         into, out_of = operands.in_blocks[0], operands.out_blocks[0]
         return Flow(_by_rank(into, size, operands.root), _by_rank(out_of, size, operands.root))
