@@ -76,10 +76,12 @@ def test_in_place_and_without_counts(world):
     x = np.arange(P) + 10 * RANK
     world.Alltoallw(MPI.IN_PLACE, [x, [1] * P, [8 * r for r in range(P)], [MPI.INT64_T] * P])
     assert x.tolist() == [RANK + 10 * r for r in range(P)]
-    if P == 1:
-        y = np.zeros(1, int)
-        world.Alltoallw([x, [MPI.INT64_T]], [y, [MPI.INT64_T]])
-        assert y.tolist() == x.tolist()
+    kinds = [MPI.INT64_T.Create_indexed([1], [r]).Commit() for r in range(P)]
+    y = np.zeros(P, int)
+    world.Alltoallw([np.arange(P) + 10 * RANK, kinds], [y, kinds])
+    assert y.tolist() == x.tolist()
+    for kind in kinds:
+        kind.Free()
 
 
 def test_addresses_from_the_bottom_of_memory(world):

@@ -50,6 +50,17 @@ def test_arrays_without_dimensions(world, memory):
 
 
 @pytest.mark.case("ZEROD")
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.float64])
+def test_scalars_that_are_sent_again_and_again(world, kind):
+    """Each time they are copied into other memory, whatever an equal one was copied into before."""
+    for value in (0, 1, 2) * 10:
+        held = [np.zeros(1, kind) for _ in range(value)]
+        y = np.zeros(1, kind)
+        world.Allreduce(kind(value), y)
+        assert y[0] == value * world.size
+        del held
+
+
 def test_a_scalar_cannot_receive(world):
     """What cannot be changed cannot be received into, rather than keep its old value silently."""
     for call in (

@@ -87,6 +87,8 @@ def _buffer_reader(kind: type) -> Callable[[Any], Read]:
         return _specification
     if kind.__name__ == "ndarray" and kind.__module__.startswith("cupy"):
         return _cupy_array if hasattr(kind, "_c_contiguous") else _strided_cupy_array
+    if issubclass(kind, np.generic):  # which is copied into other memory for each call
+        return _unreadable
     return _tensor if tensors.is_tensor_class(kind) else lambda item: (_others[kind](item), 0, 0)
 
 
