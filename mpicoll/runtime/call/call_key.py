@@ -57,11 +57,11 @@ def call_key(
         others = [_others[type(argument)](argument) for argument in arguments[2:]]
         if len(arguments) > 1:
             one, other = arguments[:2]
-            first, here, long = _buffers[type(one)](one)
+            first, here, long = _sent[type(one)](one)
             second, there, wide = _buffers[type(other)](other)
             distance = there - here if here < there + wide and there < here + long else None
         elif arguments:
-            first, here, _ = _buffers[type(arguments[0])](arguments[0])
+            first, here, _ = _sent[type(arguments[0])](arguments[0])
     except UnreadableError:
         return None
     settled = algorithm, rules, _setting["assigned"], _scope().version, _changes[0]
@@ -87,9 +87,12 @@ def _buffer_reader(kind: type) -> Callable[[Any], Read]:
         return _specification
     if kind.__name__ == "ndarray" and kind.__module__.startswith("cupy"):
         return _cupy_array if hasattr(kind, "_c_contiguous") else _strided_cupy_array
-    if issubclass(kind, np.generic):  # which is copied into other memory for each call
-        return _unreadable
     return _tensor if tensors.is_tensor_class(kind) else lambda item: (_others[kind](item), 0, 0)
+
+
+def _sent_reader(kind: type) -> Callable[[Any], Read]:
+    """Return the same for a call's first buffer: a scalar, which is copied into other memory for each call, is none."""
+    return _unreadable if issubclass(kind, np.generic) else _buffers[kind]
 
 
 def _specification(spec: Any) -> Read:
@@ -205,7 +208,7 @@ _OWN_OPS = frozenset(map(id, (MPI.SUM, MPI.PROD, MPI.MAX, MPI.MIN, MPI.LAND, MPI
 
 def reader_of(kind: type) -> Callable[[Any], Read]:
     """Return the reader of a buffer argument of a type, which raises UnreadableError where more could change."""
-    return _buffers[kind]
+    return _sent[kind]
 
 
-_buffers, _others = _Readers(_buffer_reader), _Readers(_other_reader)
+_buffers, _others, _sent = _Readers(_buffer_reader), _Readers(_other_reader), _Readers(_sent_reader)
