@@ -63,7 +63,7 @@ CUDA_EXTRA = $(if $(driver),$(call cuda_extra,$(driver)))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install bench bench-gpu test test-unit test-jobs test-mpi test-gpu fuzz soak examples verify lint type docs tables ci clean FORCE
+.PHONY: help install bench bench-gpu test test-unit test-jobs test-mpi test-gpu fuzz soak examples clients verify lint type docs tables ci clean FORCE
 
 help:  ## this list
 	@sed -nE 's/^([a-z%-]+):[^#]*## (.*)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
@@ -124,6 +124,9 @@ conformance-%: $(READY) FORCE
 	@$(BIN)/python tests/conformance/fetch.py $(MPICOLL_TEST_CONFORMANCE)
 	$(call ranks,$*,$(CONFORMANCE_LIMIT)) -m mpi4py -m pytest --with-mpi -p no:cacheprovider tests/conformance $(ARGS) </dev/null
 
+clients: $(READY)  ## published programs' own tests, on mpicoll; CLIENTS=NAME for one (docs/clients.md)
+	$(BIN)/python tests/clients/run.py .clients $(MPI) $(CLIENTS)
+
 verify: $(READY)  ## prove every registered algorithm right, for every size and root
 	$(BIN)/python -m mpicoll verify
 
@@ -143,7 +146,7 @@ tables: $(READY)  ## write docs/performance.md and README's claims from bench/re
 ci: lint type test verify  ## what must pass before a change lands, with one MPI
 
 clean:  ## remove all that make made, the environments too
-	rm -rf .venv .conformance build dist *.egg-info .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .conformance .clients build dist *.egg-info .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find mpicoll tests bench examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # venv needs ensurepip, which some distributions pack apart; virtualenv, where there is a pip, does not.

@@ -208,7 +208,7 @@ _OWN_OPS = frozenset(map(id, (MPI.SUM, MPI.PROD, MPI.MAX, MPI.MIN, MPI.LAND, MPI
 
 def reader_of(kind: type) -> Callable[[Any], Read]:
     """Return the reader of a buffer argument of a type, which raises UnreadableError where more could change."""
-    return _sent[kind]
+    return _buffers[kind]
 
 
 _buffers, _others, _sent = _Readers(_buffer_reader), _Readers(_other_reader), _Readers(_sent_reader)
