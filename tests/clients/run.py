@@ -16,6 +16,9 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
+#: options for unpacking; older releases of Python have none
+SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+
 ROOT = Path(__file__).parents[2]
 #: seconds for one job
 LIMIT = 600
@@ -87,7 +90,7 @@ def installed(client: Client, home: Path, mpi: str) -> Path:
         (source,) = home.glob("*.tar.gz")
         pip(home, "install", *FROM_SOURCE, str(source))
         with tarfile.open(source) as archive:
-            archive.extractall(home / "source", filter="data")
+            archive.extractall(home / "source", **SAFELY)
         ready.touch()
     (tests,) = home.glob("source/*/tests")
     return tests

@@ -12,6 +12,9 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+#: options for unpacking; older releases of Python have none
+SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+
 
 def fetch(name: str, into: Path) -> None:
     """Download the source distribution `name`, such as mpi4py-4.1.2, and unpack its tests."""
@@ -24,7 +27,7 @@ def fetch(name: str, into: Path) -> None:
             for member in tests:
                 member.name = Path(member.name).name
             unfinished = Path(tempfile.mkdtemp(dir=into))
-            archive.extractall(unfinished, tests, filter="data")
+            archive.extractall(unfinished, tests, **SAFELY)
     unfinished.rename(into / name)
 
 

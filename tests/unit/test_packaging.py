@@ -13,6 +13,9 @@ import pytest
 
 import mpicoll
 
+#: options for unpacking; older releases of Python have none
+SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+
 ROOT = Path(mpicoll.__file__).parent.parent
 NAME = f"mpicoll-{mpicoll.__version__}"
 #: what stands in a checkout, but belongs to nobody else
@@ -56,7 +59,7 @@ def wheel(sdist, tmp_path_factory):
     """A wheel that is made of the source distribution, which must have all that it needs."""
     folder = tmp_path_factory.mktemp("source")
     with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder, **SAFELY)
     with zipfile.ZipFile(build("wheel", folder / NAME, tmp_path_factory.mktemp("wheel"))) as archive:
         yield archive
 
