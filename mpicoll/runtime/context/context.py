@@ -267,5 +267,8 @@ class Context(Traffic):
                 with suppress(StalledError), override(timeout=settings.timeout or self.limit):
                     attachment.close(self.meet)
             self.close()
-            self.comm.Free()
+            if self.refusals is not None:
+                self.refusals.hear_out(expected=self.refused_calls > 0)
+            with suppress(MPI.Exception):  # a refusal was later than that
+                self.comm.Free()
         self.freed, self.broken = True, self.broken or "the communicator was freed"

@@ -7,6 +7,8 @@ made a call in vain that no other one has made, and then its messages come.
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,8 @@ from mpicoll.errors import MismatchError
 
 #: seconds that a call waits before it looks, where ranks do not share their errors
 GRACE = 2.0
+#: seconds in which a message that was sent arrives
+ON_THEIR_WAY = 5e-3
 
 
 @dataclass(frozen=True)
@@ -51,14 +55,14 @@ class Refusals:
     def post(self, number: int, error: BaseException, final: bool) -> None:
         """Tell all others that a call has raised here; returns at once."""
         refusal = Refusal(self.comm.rank, number, repr(error), final, self.id)
-        self._hear()
+        self.hear()
         self.posted = [request for request in self.posted if not request.test()[0]]
         others = [rank for rank in range(self.comm.size) if rank != self.comm.rank]
         self.posted += [self.comm.isend(refusal, other, self.tag) for other in others]
 
     def look(self, number: int, name: str) -> MismatchError | None:
         """Return the error of a call that another rank has refused, None if no rank has."""
-        self._hear()
+        self.hear()
         self.heard = [r for r in self.heard if r.final or r.number >= number]
         for refusal in self.heard:
             if refusal.number <= number:
@@ -70,7 +74,19 @@ class Refusals:
         error = self.look(number + 1, name)
         return error if any(refusal.final for refusal in self.heard) else None
 
-    def _hear(self) -> None:
+    def hear_out(self, expected: bool) -> None:
+        """Take the refusals that have come: MPICH frees no communicator with messages that nobody has taken.
+
+        Args:
+            expected: this rank has refused a call, so that others may have done so, too, and theirs are on their way.
+        """
+        end = time.monotonic() + (ON_THEIR_WAY if expected else 0)
+        self.hear()
+        while time.monotonic() < end:
+            os.sched_yield()
+            self.hear()
+
+    def hear(self) -> None:
         """Take the refusals that have come."""
         while (message := self.comm.improbe(tag=self.tag)) is not None:
             refusal = message.recv()
