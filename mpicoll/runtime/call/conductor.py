@@ -163,11 +163,7 @@ def _decide_and_run(
         if context.last or asked() or (operands and operands.device >= 0):
             found, bound = context.complete(lambda _: routine, call.name)
         else:  # there is nobody to wait for
-            try:
-                found, bound = finished(routine)
-            except Exception as error:
-                context.refuse(error)
-                raise
+            found, bound = finished(routine)
         if not found.moved:
             _finish(found, bound, context)
             return

@@ -105,7 +105,7 @@ def read(call: Call) -> tuple[Operands | None, Exception | None]:
     """Return (operands, None) or (None, error), and count the call.
 
     Raises:
-        Exception: what is wrong, at once, where ranks do not agree first: then the call is not made.
+        Exception: what is wrong, at once, where the other ranks need not hear of it: then the call is not made.
     """
     operands, trouble = None, None
     try:
@@ -113,9 +113,6 @@ def read(call: Call) -> tuple[Operands | None, Exception | None]:
         call.is_captured = call.captured(operands)
     except Exception as error:
         if not asked():
-            call.context.refused_calls += 1
-            call.context.cache.identities.clear()  # the next call looks whether the others wait in vain
-            call.context.refuse(error)
             raise
         trouble = error
     call.context.calls += 1

@@ -116,14 +116,11 @@ class Context(Traffic):
             raise
         if self.watch:
             self.watch.agree(self, facts[0].id, [one.address for one in facts])
-        self.refusals = Refusals(self.comm, (self.most_slots - 1) * TAGS, facts[0].id)
-        if self.untold is not None:
-            self.refuse(self.untold)
-            self.untold = None
+        self.refusals = Refusals(self.comm, (self.most_slots - 1) * TAGS)
         self.cuda_aware = cuda_aware.agree([one.awareness for one in facts])
         here = [one.host for one in facts].count(own.host)
         yielding = settings.yield_wait
-        self.waiter = Waiter(here > cores() if yielding is None else yielding, self.heed)
+        self.waiter = Waiter(here > cores() if yielding is None else yielding)
         self.ready = True
 
     def tuning(self) -> Tuning:
@@ -267,8 +264,5 @@ class Context(Traffic):
                 with suppress(StalledError), override(timeout=settings.timeout or self.limit):
                     attachment.close(self.meet)
             self.close()
-            if self.refusals is not None:
-                self.refusals.hear_out(expected=self.refused_calls > 0)
-            with suppress(MPI.Exception):  # a refusal was later than that
-                self.comm.Free()
+            self.comm.Free()
         self.freed, self.broken = True, self.broken or "the communicator was freed"

@@ -1,43 +1,31 @@
-"""Waiting for messages: a rank tests them in a loop, gives its core away in between, and looks up from time to time."""
+"""Waiting for messages: a rank spins in MPI, or gives its core away in between."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 
 from mpi4py import MPI
 
 #: tests before a waiting rank gives its core away for the first time
 PATIENCE = 4
-#: tests before a rank that has a core of its own does anything else: some milliseconds
-SPINS = 20_000
-#: tests from one look up to the next
-ROUNDS = 256
 
 
 class Waiter:
-    """Makes calls that wait for requests.
+    """Makes calls that wait for requests."""
 
-    Attributes:
-        yielding: yield the core between tests, or spin.
-        heed: is told now and then for how many seconds a call has waited; raises what there is to hear.
-    """
-
-    def __init__(self, yielding: bool, heed: Callable[[float], None] = lambda seconds: None) -> None:
-        self.yielding, self.heed = yielding, heed
+    def __init__(self, yielding: bool) -> None:
+        """Yield the core between tests, or spin."""
+        self.yielding = yielding
 
     def waiter(self, requests: list[MPI.Prequest]) -> Callable[[], object]:
         """Return a call that waits for all the requests."""
-        test, wait, tests = self.poll(requests), self._wait, range(PATIENCE if self.yielding else SPINS)
-
-        def waiting() -> None:
-            for _ in tests:
-                if test():
-                    return
-            wait(test)
-
-        return waiting
+        if self.yielding:
+            return lambda: _wait_yielding(requests)
+        if len(requests) == 1:
+            return requests[0].Wait
+        wait = MPI.Request.Waitall
+        return lambda: wait(requests)
 
     def poll(self, requests: list[MPI.Prequest]) -> Callable[[], bool]:
         """Return a call that tells whether the requests are complete."""
@@ -46,16 +34,13 @@ class Waiter:
         test = MPI.Request.Testall
         return lambda: test(requests)
 
-    def _wait(self, test: Callable[[], bool]) -> None:
-        """Wait for somebody who is late."""
-        begin = time.monotonic()
-        while True:
-            for _ in range(ROUNDS):
-                if self.yielding:
-                    os.sched_yield()
-                if test():
-                    return
-            self.heed(time.monotonic() - begin)
+
+def _wait_yielding(requests: list[MPI.Prequest]) -> None:
+    test, patience = MPI.Request.Testall, PATIENCE
+    while not test(requests):
+        patience -= 1
+        if patience < 0:
+            os.sched_yield()
 
 
 def cores() -> int:

@@ -15,7 +15,6 @@ from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress import faults
 from mpicoll.runtime.progress.exchange import Condition, Routine
 from mpicoll.runtime.progress.modes import modes
-from mpicoll.runtime.progress.refusals import GRACE
 from mpicoll.runtime.progress.traffic import Traffic
 from mpicoll.runtime.progress.turns import Helper, in_flight, lock, wait_for
 from mpicoll.runtime.progress.watch import UNWATCHED
@@ -39,7 +38,6 @@ class Operation:
         result: of the routine, if it sets one.
         bound: the program that runs, an empty one before.
         number: of the call on its communicator.
-        attempt: the same, among those that were refused, too.
         started: all of its messages are started, or it has ended.
         done: it has ended.
         own: what it waits for is this rank's own work, which may take its time.
@@ -53,9 +51,6 @@ class Operation:
     name = ""
     bound = NOTHING
     position = moved = 0
-    attempt = 0
-    since: float | None = None
-    seen = 0
     device = -1
     condition: Condition | None = None
     started = done = own = ran = refused = False
@@ -91,7 +86,7 @@ class Operation:
         """
         self.entry = entry
         self.traffic, self.keep, self.device, self.lane = traffic, keep, device, lane
-        self.number, self.attempt, self.scope = traffic.calls, traffic.attempt, settings.scope()
+        self.number, self.scope = traffic.calls, settings.scope()
         if name:
             self.name = name
         self.routine = make(self)
@@ -161,7 +156,10 @@ class Operation:
                 if self._goes_through(routine):
                     self._end()
                     return
-                self._wait_on(self.moved)
+                if self.shares_errors:
+                    self._heed_refusals()
+                if self.patience and not self.own and self.patience.is_over(self.moved):
+                    self._give_up(self._stall(self.patience))
         except BaseException as error:
             if not isinstance(error, Exception) and getgeneratorstate(routine) != GEN_CLOSED:
                 raise  # interrupted while it waited: nothing is lost, it can be waited for again
@@ -172,24 +170,10 @@ class Operation:
     def _heed_refusals(self) -> None:
         """Raise what another rank's call has raised, where ranks share their errors."""
         refusals = self.traffic.refusals
-        error = refusals.look(self.attempt, self.title()) if refusals else None
+        error = refusals.look(self.number, self.title()) if refusals else None
         if error is not None:
             self.refused = True
             raise error
-
-    def _wait_on(self, moved: int) -> None:
-        """Give up if another rank has refused the call, or it has waited for too long since it made so many moves."""
-        if self.shares_errors or self._waits_long(moved):
-            self._heed_refusals()
-        if self.patience and not self.own and self.patience.is_over(moved):
-            self._give_up(self._stall(self.patience))
-
-    def _waits_long(self, moved: int) -> bool:
-        """Tell whether it has waited for so long, without a move, that another rank may have refused the call."""
-        now = time.monotonic()
-        if self.since is None or moved != self.seen:
-            self.since, self.seen = now, moved
-        return now - self.since > GRACE
 
     def title(self) -> str:
         """Return the call with its number, for messages."""
@@ -213,9 +197,8 @@ class Operation:
         if not isinstance(error, Exception):
             self.error = RuntimeError(f"{name}: rank {self.traffic.rank}: {error!r} came in the middle of a step")
         self.traffic.spoiled(self.bound, self.position, error)
-        final = bool(self.traffic.broken)
-        if (self.ran or not self.shares_errors) and (final or not self.refused) and self.traffic.refusals:
-            self.traffic.refusals.post(self.attempt, error, final)
+        if self.shares_errors and self.ran and not self.refused and self.traffic.refusals:
+            self.traffic.refusals.post(self.number, error, final=bool(self.traffic.broken))
         self._end()
 
     def _stall(self, patience: faults.Patience) -> StalledError | None:

@@ -72,6 +72,5 @@ def failed(bound: Bound, traffic: Traffic, error: BaseException) -> None:
     """Note that a program raised while it ran by itself; raises the error with more words, if there are any."""
     raised = faults.explained(error, bound.name.format(traffic.calls), traffic.rank, bound.pending(bound.reached))
     traffic.spoiled(bound, bound.reached, error)
-    traffic.refuse(error)
     if raised is not error:
         raise raised from error

@@ -18,9 +18,6 @@ from mpicoll.runtime.progress.operations import COMMON, Operation
 from mpicoll.runtime.progress.traffic import Traffic
 from mpicoll.runtime.progress.turns import advance_all, in_flight, lock, looks
 
-#: of so many looks in vain one asks for how long it has waited, which takes as long as a look
-SELDOM = 63
-
 
 def goes_straight(device: int) -> bool:
     """Tell whether calls on a device, -1 for the host, may go straight: no errors of other ranks, and no trace."""
@@ -32,13 +29,11 @@ class Straight(Operation):
 
     Attributes:
         acting: an action is under way, and cannot be done again.
-        polls: times that somebody looked in vain.
         slot: that it gives back at its end, None if it keeps it.
         kept: (calls made last, its place among them, when it began), None if it is not among them.
     """
 
     acting = False
-    polls = 0
     kept: tuple[Recent, int, float] | None = None
 
     def __init__(
@@ -66,7 +61,7 @@ class Straight(Operation):
             what: is kept of it there.
         """
         self.traffic, self.bound, self.keep, self.lane, self.slot = traffic, bound, keep, lane, slot
-        self.number, self.attempt = traffic.calls, traffic.attempt
+        self.number = traffic.calls
         if recent is not None:
             place, began = number & MASK, monotonic()
             recent.what[place], recent.began[place], self.kept = what, began, (recent, place, began)
@@ -84,10 +79,8 @@ class Straight(Operation):
                 self._end()
                 if self.bound.retired:
                     self.bound.free()
-                return
-            self.polls += 1
-            if self.patience or not self.polls & SELDOM:
-                self._wait_on(self.position)
+            elif self.patience and self.patience.is_over(self.position):
+                self._give_up(self._stall(self.patience))
         except BaseException as error:
             if not isinstance(error, Exception) and not self.acting:
                 raise  # interrupted while it waited: nothing is lost, it can be waited for again

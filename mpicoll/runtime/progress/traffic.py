@@ -14,7 +14,7 @@ from mpicoll.recorder.history import CallRecord, last_words
 from mpicoll.recorder.recorder import Recorder
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress import turns
-from mpicoll.runtime.progress.refusals import GRACE, Refusals
+from mpicoll.runtime.progress.refusals import Refusals
 from mpicoll.runtime.progress.watch import Watch
 from mpicoll.settings import settings
 
@@ -31,7 +31,6 @@ class Traffic:
         rank: this rank.
         size: number of ranks.
         calls: calls made on the communicator, this rank's latest included.
-        refused_calls: calls beside them that were refused when their arguments were read.
         moved: steps that operations on it have made.
         busy: a call on it is in local work now.
         ended: when an operation on it ended last, in seconds of time.monotonic(), -inf if none has.
@@ -39,7 +38,6 @@ class Traffic:
         broken: what has broken it, "" if nothing has.
         refused: the error of its first call, None if that went well.
         refusals: what ranks tell each other of calls that raise, None before the first call.
-        untold: the error of a call that was refused before that.
         watch: how the other ranks are asked, None where there was no time limit.
         caller: the thread that makes a blocking call now, 0 for none.
         recorder: the calls that were made last.
@@ -51,22 +49,16 @@ class Traffic:
         """Start with no calls."""
         self.rank, self.size = parent.rank, parent.size
         self.last: dict[int, Any] = {}
-        self.calls = self.refused_calls = self.moved = self.caller = 0
+        self.calls = self.moved = self.caller = 0
         self.ended = -math.inf
         self.busy = self.freed = self.forked = False
         self.broken = ""
         self.refused: Exception | None = None
         self.refusals: Refusals | None = None
-        self.untold: BaseException | None = None
         self.limit = settings.timeout
         self.watch = Watch(parent) if self.limit > 0 else None
         self.recorder = Recorder(self, parent.Get_name(), (self.rank, self.size, MPI.COMM_WORLD.rank))
         self.recent, self.began = self.recorder.calls.what, self.recorder.calls.began
-
-    @property
-    def attempt(self) -> int:
-        """The number of the latest call, among those that were refused, too: equal on ranks that make equal calls."""
-        return self.calls + self.refused_calls
 
     @property
     def waiting(self) -> bool:
@@ -83,10 +75,6 @@ class Traffic:
             raise self.refused
         if self.freed:
             raise RuntimeError("the communicator was freed: no call can be made on it any more")
-        if self.refused_calls and self.refusals and not self.broken:
-            error = self.refusals.last_word(self.attempt, "a call before")
-            if error is not None:
-                raise error
         if self.broken:
             raise StalledError(f"this communicator cannot be used after: {self.broken}")
 
@@ -96,21 +84,6 @@ class Traffic:
             bound.free()
         else:
             self.broken = f"{bound.name.format(self.calls)} raised {error!r}"
-
-    def refuse(self, error: BaseException) -> None:
-        """Tell the other ranks that this one does not make its latest call to the end: they may wait for it."""
-        if self.refusals is None:
-            self.untold = error
-        elif not MPI.Is_finalized():
-            self.refusals.post(self.attempt, error, final=bool(self.broken))
-
-    def heed(self, seconds: float) -> None:
-        """Raise what another rank's call has raised, if the latest one here waits for so long that it is in vain."""
-        if seconds > GRACE and self.refusals is not None:
-            method = next((record.method for record in self.recorder.history(1)), "call")
-            error = self.refusals.look(self.attempt, f"{method.lower()} #{self.calls}")
-            if error is not None:
-                raise error
 
     def stalled(self, what: str, why: str, said: dict[int, list[CallRecord]] | None = None) -> StalledError:
         """Return the error for a call that does not go on, with the ranks' last calls.
