@@ -71,6 +71,7 @@ def test_it_is_what_mpi_does(world):
 def test_calls_in_flight_go_on(world, method):
     """A rank that is late for one call is a neighbour in another one: nobody waits for ever."""
     comm, other = TOPOLOGIES["ring"](world), mpicoll.Communicator(MPI.COMM_WORLD.Dup())
+    other.Barrier()  # Open MPI duplicates communicators one after the other, in an order of its own
     flight = InFlight(other)
     call = Call(comm, method)
     if RANK == 0:
@@ -183,7 +184,9 @@ def test_ranks_without_neighbours_may_give_nothing(world):
 def test_blocks_of_any_type_travel_by_mpi(world, in_flight):
     """Neighbor_alltoallw, whether calls are in flight or not."""
     comm = TOPOLOGIES["ring"](world)
-    flight = InFlight(mpicoll.Communicator(MPI.COMM_WORLD.Dup())) if in_flight else None
+    other = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
+    other.Barrier()  # as above
+    flight = InFlight(other) if in_flight else None
     if flight and RANK == 0:  # which needs that the others go on with it
         flight.request.Wait()
     for method, sources in (("Alltoallw", range(SIZE)), ("Neighbor_alltoallw", ring(world))):
@@ -197,7 +200,7 @@ def test_blocks_of_any_type_travel_by_mpi(world, in_flight):
         assert y.tolist() == [1 + source for source in sources]
     if flight:
         flight.finish()
-        flight.comm.Free()
+    other.Free()
     comm.Free()
 
 
