@@ -129,6 +129,9 @@ def packed(
                 which = f"{piece.items} items from byte {piece.start} on, block {number}"
                 raise ValueError(f"{collective}: {name} has {memory.nbytes} bytes, too few for {which}")
         address = flatten(collective, name, memory, writes=writes).pointer
+    elif any(piece.items and not piece.start for piece in pieces):
+        what = f"{name} is MPI.BOTTOM, and its datatypes have the addresses"
+        raise UnsupportedError(f"{collective}: {what}; pass them as displacements")
     held = np.empty(sum(piece.items * piece.typemap.nbytes for piece in pieces) // dtype.itemsize, dtype)
     flat = Flat(held, pointer_of(held), -1)
     flat.before.append(lambda: _pack(address, pieces, held, memory))
