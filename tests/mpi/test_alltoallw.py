@@ -118,3 +118,15 @@ def test_what_cannot_be_is_refused(world):
     if P > 1:
         with raises(mpicoll.UnsupportedError, "bruck"):
             world.Alltoallw([x, *good], [x.copy(), *good], algorithm="bruck")
+
+
+def test_addresses_inside_of_the_types(world):
+    x, y = np.arange(P) + 10 * RANK, np.zeros(P, int)
+    specs = []
+    for array in (x, y):
+        places = [MPI.Get_address(array[r:]) for r in range(P)]
+        specs.append([None, [MPI.INT64_T.Create_hindexed([1], [at]).Commit() for at in places]])
+    world.Alltoallw(*specs)
+    assert y.tolist() == [RANK + 10 * r for r in range(P)]
+    for kind in (*specs[0][1], *specs[1][1]):
+        kind.Free()

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.arrays import Array, as_array
-from mpicoll.runtime.arguments.typemap import Piece, Typemap, predefined_dtype
+from mpicoll.runtime.arguments.typemap import Piece, Typemap, piece_of_memory, predefined_dtype
 
 
 @dataclass(frozen=True)
@@ -100,21 +100,16 @@ def read_types(collective: str, name: str, argument: Any, size: int) -> tuple[Ar
     if not len(numbers) == len(starts) == len(kinds) == size:
         have = f"{len(numbers)} counts, {len(starts)} displacements and {len(kinds)} types"
         raise ValueError(f"{collective}: {name} has {have} for {size} ranks")
-    memory = None if first is None or first is MPI.BOTTOM else _memory(collective, name, first)
-    return memory, [
-        Piece(Typemap.of(collective, name, kind), number, start)
-        for kind, number, start in zip(kinds, numbers, starts, strict=True)
-    ]
+    each = list(zip(kinds, numbers, starts, strict=True))
+    if first is None or first is MPI.BOTTOM:
+        return None, [piece_of_memory(collective, name, *one) for one in each]
+    memory = _bytes_of(collective, name, as_array(collective, name, first), "derived datatypes")
+    return memory, [Piece(Typemap.of(collective, name, kind), number, start) for kind, number, start in each]
 
 
 def _places(displs: Any) -> list[int]:
     """Return displacements in bytes, or addresses, which may be beyond what signed integers hold."""
     return [int(start) for start in displs]
-
-
-def _memory(collective: str, name: str, value: Any) -> Array:
-    """Return the bytes of an array; None has none."""
-    return _bytes_of(collective, name, as_array(collective, name, value), "derived datatypes")
 
 
 def _read_counts(

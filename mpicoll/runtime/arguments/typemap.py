@@ -21,6 +21,8 @@ from mpi4py.util import dtlib
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.arrays import Array, Flat, flatten, pointer_of
 
+#: bytes behind address 0 at which items begin that are given by address
+BEGIN = 4096
 
 @dataclass(frozen=True, eq=False)
 class Typemap:
@@ -88,6 +90,25 @@ def predefined_dtype(kind: MPI.Datatype) -> np.dtype | None:
         return None
 
 
+def piece_of_memory(collective: str, name: str, kind: MPI.Datatype, items: int, start: int) -> Piece:
+    """Return items whose first one, or whose elements themselves, are given by address.
+
+    mpi4py packs nothing at address 0, where such items may begin: they begin later, and their elements lie before them.
+
+    Args:
+        collective: the call's name, for messages.
+        name: the argument's name, for messages.
+        kind: the datatype.
+        items: their number.
+        start: address.
+    """
+    later = kind.Create_hindexed([1], [-BEGIN]).Commit()
+    try:
+        return Piece(Typemap.of(collective, name, later), items, start + BEGIN)
+    finally:
+        later.Free()
+
+
 class Piece(NamedTuple):
     """Items that lie one after the other, the first one from some byte on."""
 
@@ -129,9 +150,6 @@ def packed(
                 which = f"{piece.items} items from byte {piece.start} on, block {number}"
                 raise ValueError(f"{collective}: {name} has {memory.nbytes} bytes, too few for {which}")
         address = flatten(collective, name, memory, writes=writes).pointer
-    elif any(piece.items and not piece.start for piece in pieces):
-        what = f"{name} is MPI.BOTTOM, and its datatypes have the addresses"
-        raise UnsupportedError(f"{collective}: {what}; pass them as displacements")
     held = np.empty(sum(piece.items * piece.typemap.nbytes for piece in pieces) // dtype.itemsize, dtype)
     flat = Flat(held, pointer_of(held), -1)
     flat.before.append(lambda: _pack(address, pieces, held, memory))
