@@ -161,3 +161,16 @@ def test_ranks_agree_on_the_size_of_what_is_taken_in_bytes(world):
 def test_operators_of_mpi_without_a_meaning_here_are_refused(world):
     with raised(mpicoll.UnsupportedError, "op MPI.REPLACE is not supported"):
         world.Allreduce(np.ones(1), np.ones(1), MPI.REPLACE)
+
+
+def test_an_operator_made_by_mpi_is_bound_once(world):
+    """A loop with one operator and the same arrays has one program, and makes no requests of its own each time."""
+    op = MPI.Op.Create(lambda a, b, kind: None, True)
+    x, y = np.ones(8), np.zeros(8)
+    world.Allreduce(x, y, op)
+    slot = world._get_context().slot(0)
+    programs = len(slot.programs)
+    for _ in range(5):
+        world.Allreduce(x, y, op)
+    assert len(slot.programs) == programs
+    op.Free()

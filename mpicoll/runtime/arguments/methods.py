@@ -21,7 +21,7 @@ from mpi4py import MPI
 from mpicoll.runtime.arguments.arrays import empty, flatten
 from mpicoll.runtime.arguments.bufspec import is_in_place
 from mpicoll.runtime.arguments.neighbours import NEIGHBOUR_CALLS
-from mpicoll.runtime.arguments.operands import CallReader, Operands, scaled
+from mpicoll.runtime.arguments.operands import CallReader, Operands, in_bytes
 from mpicoll.schedule.collectives import COLLECTIVES
 
 
@@ -152,15 +152,11 @@ def alltoall(vector: bool, rank: int, size: int, sendbuf: Any, recvbuf: Any) -> 
     source, in_blocks = call.blocks("sendbuf", sendbuf, vector)
     sizes = [flat.array.dtype.itemsize for flat in (source, target)]
     if sizes[0] != sizes[1] and in_blocks[0][rank] * sizes[0] == out_blocks[0][rank] * sizes[1]:  # both in bytes
-        in_blocks, out_blocks = (scaled(b, s) for b, s in zip((in_blocks, out_blocks), sizes, strict=True))
-        source, target, nbytes = source.in_bytes(), target.in_bytes(), nbytes and nbytes * sizes[1]
+        (source, in_blocks), (target, out_blocks) = in_bytes(source, in_blocks), in_bytes(target, out_blocks)
+        nbytes = nbytes and nbytes * sizes[1]
     if not vector:
         call.same("recvbuf", sum(out_blocks[0]), "sendbuf", sum(in_blocks[0]))
-    if in_blocks[0][rank] != out_blocks[0][rank]:
-        raise ValueError(
-            f"{call.method}: recvbuf expects {out_blocks[0][rank]} elements from this rank itself, "
-            f"sendbuf has {in_blocks[0][rank]} for it"
-        )
+    call.same_own(in_blocks, out_blocks)
     call.apart(source, target, "MPI.IN_PLACE")
     return call.operands(source, target, in_blocks=in_blocks, out_blocks=out_blocks, nbytes=nbytes)
 
@@ -172,11 +168,7 @@ def alltoallw(rank: int, size: int, sendbuf: Any, recvbuf: Any) -> Operands:
     in_place = is_in_place(sendbuf) or sendbuf is None
     name, buffer = ("recvbuf", recvbuf) if in_place else ("sendbuf", sendbuf)
     source, in_blocks = call.of_types(name, buffer)
-    if in_blocks[0][rank] != out_blocks[0][rank]:
-        raise ValueError(
-            f"{call.method}: recvbuf expects {out_blocks[0][rank]} bytes from this rank itself, "
-            f"sendbuf has {in_blocks[0][rank]} for it"
-        )
+    call.same_own(in_blocks, out_blocks, "bytes")
     return call.operands(source, target, in_blocks=in_blocks, out_blocks=out_blocks, nbytes=None)
 
 

@@ -1,4 +1,4 @@
-"""What the arguments of the neighbour collectives mean on this rank, as `methods.py` says of the others.
+"""Meanings of the arguments of the neighbour collectives on this rank, as in `methods.py` of the others.
 
 On a periodic row of ranks, with x of 6 and y of 6 float64:
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mpicoll.runtime.arguments.arrays import Flat
-from mpicoll.runtime.arguments.operands import CallReader, Operands, scaled
+from mpicoll.runtime.arguments.operands import CallReader, Operands, in_bytes
 from mpicoll.runtime.arguments.reader import Blocks
 from mpicoll.schedule.collectives import Collective
 from mpicoll.schedule.neighbourhood import Neighbourhood, neighbour_row
@@ -88,8 +88,7 @@ def neighbours(
         sent = (source.size,), (0,)
     target, received = call.to_each("recvbuf", recvbuf, len(neighbourhood.sources), vector, writes=True)
     if call.raw and source and target:  # elements of different types: both in bytes
-        sent, received = (scaled(b, f.array.dtype.itemsize) for b, f in ((sent, source), (received, target)))
-        source, target = source.in_bytes(), target.in_bytes()
+        (source, sent), (target, received) = in_bytes(source, sent), in_bytes(target, received)
     call.check_own(neighbourhood, sent, received)
     if source is not None and target is not None:
         call.apart(source, target, "separate arrays")

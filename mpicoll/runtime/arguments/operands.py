@@ -13,7 +13,7 @@ import numpy as np
 
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.arrays import Extent, Flat, are_alike, overlap
-from mpicoll.runtime.arguments.operators import Operator, operator_of
+from mpicoll.runtime.arguments.operators import Operator, of_width, operator_of
 from mpicoll.runtime.arguments.reader import Blocks, Reader
 from mpicoll.schedule.collectives import Collective
 from mpicoll.schedule.neighbourhood import Neighbourhood
@@ -119,6 +119,11 @@ def scaled(blocks: Blocks, unit: int) -> Blocks:
     return tuple(unit * count for count in counts), tuple(unit * displ for displ in displs)
 
 
+def in_bytes(flat: Flat, blocks: Blocks) -> tuple[Flat, Blocks]:
+    """Return an array, and the counts and displacements of its blocks, in bytes."""
+    return flat.in_bytes(), scaled(blocks, flat.array.dtype.itemsize)
+
+
 class CallReader(Reader):
     """One call being understood: compares the arguments that it has read, and makes the operands."""
 
@@ -201,7 +206,15 @@ class CallReader(Reader):
         unit, size = one.array.dtype.itemsize, many.array.dtype.itemsize
         if self.row.reducing or unit == size or one.size * unit != blocks[0][self.rank] * size:
             return one, many, blocks, nbytes
-        return one.in_bytes(), many.in_bytes(), scaled(blocks, size), nbytes and nbytes * size
+        return one.in_bytes(), *in_bytes(many, blocks), nbytes and nbytes * size
+
+    def same_own(self, sent: Blocks, received: Blocks, what: str = "elements") -> None:
+        """Refuse a block of this rank for itself that is not as long as what it expects."""
+        there, here = received[0][self.rank], sent[0][self.rank]
+        if there != here:
+            raise ValueError(
+                f"{self.method}: recvbuf expects {there} {what} from this rank itself, sendbuf has {here} for it"
+            )
 
     def _own_count(self, name: str, count: int, other: str, blocks: Blocks) -> None:
         expected = blocks[0][self.rank]
@@ -250,7 +263,7 @@ class CallReader(Reader):
             if found.host_only and first.device >= 0:
                 raise UnsupportedError(f"{self.method}: op {found.name} takes arrays on the host only; use mpicoll.Op")
             if found.uncut and count:
-                found = replace(found, width=count)
+                found = of_width(found, count)
             found.check(self.method, dtype, (count,) if count is not None else (*in_blocks[0], *out_blocks[0]))
         flats = [source] if source is target else [source, target]
         return Operands(

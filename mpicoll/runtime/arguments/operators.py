@@ -10,7 +10,8 @@ One rule for host and device:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -202,6 +203,12 @@ OPERATORS: dict[str, Operator] = {o.name: o for _, o in (*_OPERATORS, *_LOCATORS
 MPI_OPS: dict[str, MPI.Op | Average] = {o.name: op for op, o in (*_OPERATORS, *_LOCATORS)} | {"AVG": AVG}
 
 
+#: operators of `MPI.Op.Create` that are kept at most
+MOST_MADE = 64
+#: by the identity of MPI's, which they keep alive, so that no other one gets it; the oldest first
+_made: dict[int, tuple[MPI.Op, Operator]] = {}
+
+
 def _name_of(op: object) -> str:
     """Return the name by which a user calls an operator."""
     if isinstance(op, MPI.Op):
@@ -227,6 +234,21 @@ def _made_by_mpi(op: MPI.Op) -> Operator:
     return Operator("of MPI.Op.Create", None, "", "", _ANY, False, commutes, combine, uncut=True, host_only=True)
 
 
+def _kept(op: MPI.Op) -> Operator:
+    """Return the operator for one of `MPI.Op.Create`, the same each time: programs are found by its identity."""
+    if id(op) not in _made:
+        while len(_made) >= MOST_MADE:
+            del _made[next(iter(_made))]
+        _made[id(op)] = op, _made_by_mpi(op)
+    return _made[id(op)][1]
+
+
+@lru_cache(maxsize=256)
+def of_width(operator: Operator, width: int) -> Operator:
+    """Return an operator whose items have so many elements, the same object for the same arguments."""
+    return replace(operator, width=width)
+
+
 def operator_of(collective: str, op: MPI.Op | Average | Op) -> Operator:
     """Return the operator for mpi4py's op, mpicoll.AVG or an mpicoll.Op; raises UnsupportedError for others."""
     if isinstance(op, Average):
@@ -237,6 +259,6 @@ def operator_of(collective: str, op: MPI.Op | Average | Op) -> Operator:
         if op == known:
             return found
     if isinstance(op, MPI.Op) and not op.is_predefined and op != MPI.OP_NULL:
-        return _made_by_mpi(op)
+        return _kept(op)
     supported = ", ".join(OPERATORS)
     raise UnsupportedError(f"{collective}: op {_name_of(op)} is not supported; supported: {supported}")
