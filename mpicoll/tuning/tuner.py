@@ -221,8 +221,8 @@ class Tuner:
         """Measure the sizes that are missing, the first one first, until a time."""
         tried = {(False, *one) for one in self.plan}
         while True:
-            found, left = [one for one in self._missing(names) if one not in tried], self._left(end)
-            found = self.world.bcast(found, root=0)
+            mine = [one for one in self._missing(names) if one not in tried] if self.world.rank == 0 else []
+            found, left = self.world.bcast(mine, root=0), self._left(end)
             if not found or left <= 0:
                 return
             again, name, nbytes = found[0]
