@@ -1,4 +1,4 @@
-"""What cannot stand in setup.cfg: `mpicoll.pth` beside the package, so that the variable MPICOLL_STANDIN is enough."""
+"""The build of `mpicoll.pth` beside the package, so that the variable MPICOLL_STANDIN is enough: setup.cfg cannot."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ from mpicoll.runtime.arguments.operators import Average, Op
 
 
 class PythonBuffer(Protocol):
-    """What gives its memory by Python's buffer protocol, such as bytearray and memoryview."""
+    """An object that gives its memory by Python's buffer protocol, such as bytearray and memoryview."""
 
     def __buffer__(self, flags: int, /) -> memoryview:
         """Return the memory."""
 
 
 class DLPackArray(Protocol):
-    """What shares its memory through DLPack, as PyTorch's tensors do."""
+    """An object that shares its memory through DLPack, as PyTorch's tensors do."""
 
     def __dlpack__(self, *, stream: Any = None) -> Any:
         """Return the memory as a capsule."""
@@ -29,7 +29,7 @@ class DLPackArray(Protocol):
 
 
 class CUDAArray(Protocol):
-    """What shares its memory through the CUDA array interface, as CuPy's and Numba's arrays do."""
+    """An object that shares its memory through the CUDA array interface, as CuPy's and Numba's arrays do."""
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ __all__ = ["Error", "MismatchError", "ScheduleError", "StalledError", "Transport
 
 
 class Error(Exception):
-    """What mpicoll alone raises: base of all errors here, each of which is of one of Python's kinds, too."""
+    """The base of all errors that mpicoll alone raises, each of which is of one of Python's kinds, too."""
 
 
 class ScheduleError(Error, ValueError):

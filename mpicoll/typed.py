@@ -58,7 +58,7 @@ def waiting_on_hosts(
 def _refuse_devices(method: str, arguments: tuple[Any, ...]) -> None:
     for name, argument in zip(("sendbuf", "recvbuf"), arguments, strict=False):
         if is_on_device(argument):
-            instead = method.replace("alltoallw", "alltoallv").replace("Alltoallw", "Alltoallv")
+            instead = method.replace("alltoallw", "alltoallv")
             raise UnsupportedError(
                 f"{method}: {name} is on a device, which MPI's own call does not take; use {instead} where all blocks "
                 "have one type"

@@ -1,4 +1,4 @@
-"""What the functions share: arrays of what they get, and results of the same kind."""
+"""Helpers of all functions: arrays of what they get, and results of the same kind."""
 
 from __future__ import annotations
 

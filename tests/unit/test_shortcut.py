@@ -47,9 +47,8 @@ class Machine:
         self.turn = threading.Lock()
         calls = Recent()
         kept = {"recorder": SimpleNamespace(calls=calls), "recent": calls.what, "began": calls.began}
-        kept |= {"spoiled": lambda *_: None, "refuse": lambda *_: None}
         self.context = SimpleNamespace(
-            calls=0, rank=0, turn=self.turn, broken="", cache=CallCache(), **kept
+            calls=0, rank=0, turn=self.turn, broken="", spoiled=lambda *_: None, cache=CallCache(), **kept
         )
         self.known, self.left = self.context.cache.identities, 0
         self.comm = SimpleNamespace(_identities=self.known, _rules="", _run_in_turn=self.long_way)
