@@ -21,7 +21,8 @@ from mpi4py import MPI
 from mpicoll.runtime.arguments.arrays import empty, flatten
 from mpicoll.runtime.arguments.bufspec import is_in_place
 from mpicoll.runtime.arguments.neighbours import NEIGHBOUR_CALLS
-from mpicoll.runtime.arguments.operands import CallReader, Operands, in_bytes
+from mpicoll.runtime.arguments.operands import CallReader, Operands
+from mpicoll.runtime.arguments.reader import in_bytes
 from mpicoll.schedule.collectives import COLLECTIVES
 
 

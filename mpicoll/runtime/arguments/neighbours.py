@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from mpicoll.runtime.arguments.arrays import Flat
-from mpicoll.runtime.arguments.operands import CallReader, Operands, in_bytes
-from mpicoll.runtime.arguments.reader import Blocks
+from mpicoll.runtime.arguments.operands import CallReader, Operands
+from mpicoll.runtime.arguments.reader import Blocks, in_bytes
 from mpicoll.schedule.collectives import Collective
 from mpicoll.schedule.neighbourhood import Neighbourhood, neighbour_row
 

@@ -14,7 +14,7 @@ import numpy as np
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.arguments.arrays import Extent, Flat, are_alike, overlap
 from mpicoll.runtime.arguments.operators import Operator, of_width, operator_of
-from mpicoll.runtime.arguments.reader import Blocks, Reader
+from mpicoll.runtime.arguments.reader import Blocks, Reader, in_bytes
 from mpicoll.schedule.collectives import Collective
 from mpicoll.schedule.neighbourhood import Neighbourhood
 
@@ -111,17 +111,6 @@ def check_options(operands: Operands, algorithm: Any, stream: Any) -> None:
         raise ValueError(f"{method}: stream is given, but the arrays are on the host")
     if not is_stream(stream):
         raise TypeError(f"{method}: stream is {stream!r}, not a CUDA stream")
-
-
-def scaled(blocks: Blocks, unit: int) -> Blocks:
-    """Return the counts and displacements of blocks in smaller elements, of which `unit` are one of before."""
-    counts, displs = blocks
-    return tuple(unit * count for count in counts), tuple(unit * displ for displ in displs)
-
-
-def in_bytes(flat: Flat, blocks: Blocks) -> tuple[Flat, Blocks]:
-    """Return an array, and the counts and displacements of its blocks, in bytes."""
-    return flat.in_bytes(), scaled(blocks, flat.array.dtype.itemsize)
 
 
 class CallReader(Reader):

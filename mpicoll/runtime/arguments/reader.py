@@ -35,6 +35,17 @@ def dense(counts: tuple[int, ...]) -> Blocks:
     return counts, offsets(counts)
 
 
+def scaled(blocks: Blocks, unit: int) -> Blocks:
+    """Return the counts and displacements of blocks in smaller elements, of which `unit` are one of before."""
+    counts, displs = blocks
+    return tuple(unit * count for count in counts), tuple(unit * displ for displ in displs)
+
+
+def in_bytes(flat: Flat, blocks: Blocks) -> tuple[Flat, Blocks]:
+    """Return an array, and the counts and displacements of its blocks, in bytes."""
+    return flat.in_bytes(), scaled(blocks, flat.array.dtype.itemsize)
+
+
 class Reader:
     """Reads the arguments of one call.
 
