@@ -42,7 +42,6 @@ rests = [True]
 _tags: list[int] = []
 _alone: list[MPI.Intracomm] = []
 _byte = np.zeros(1, "u1")
-_making = threading.Lock()
 
 
 class Handle:
@@ -58,11 +57,7 @@ class Handle:
 
     def __init__(self) -> None:
         """Start to receive."""
-        with _making:
-            if not _alone:
-                _alone.append(MPI.Intracomm(MPI.COMM_SELF).Dup())  # a stand-in would count it
-                _tags.extend(range(32767, -1, -1))
-            self.tag = _tags.pop()
+        self.tag = _tags.pop()
         self.request = _alone[0].Irecv([_byte, 0, MPI.BYTE], 0, self.tag)
         self.value: int = _Cell.from_address(MPI._addressof(self.request)).value
 
@@ -211,5 +206,12 @@ def _moved() -> int:
 
 
 def find_out() -> None:
-    """Find out whether calls may have handles: they are wanted, and a thread may call MPI while another one waits."""
+    """Find out whether calls may have handles: they are wanted, and a thread may call MPI while another one waits.
+
+    Their communicator is made now, before any first call of ours: MPICH 5.0 makes none while another one is duplicated
+    without blocking, which waits for other ranks.
+    """
     possible[0] = bool(settings.mpi_requests) and MPI.Query_thread() == MPI.THREAD_MULTIPLE
+    if possible[0]:
+        _alone.append(MPI.Intracomm(MPI.COMM_SELF).Dup())  # a stand-in would count it
+        _tags.extend(range(32767, -1, -1))
