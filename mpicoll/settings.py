@@ -104,6 +104,9 @@ TABLE: dict[str, Setting] = {
             YES_NO,
             "requests on the host are MPI's, too; `no`, set before the first call, saves 1 us of each call",
         ),
+        Setting(
+            "native", False, YES_NO, "`yes`: blocking calls on the host are MPI's own collectives, see docs/drop-in.md"
+        ),
         Setting("prepare", True, YES_NO, "`import mpicoll` puts a CUDA-capable UCX under MPI, if there is a GPU"),
         Setting(
             "standin",
@@ -151,6 +154,7 @@ class SettingValues(TypedDict, total=False):
     plan_cache: Any
     yield_wait: Any
     mpi_requests: Any
+    native: Any
     prepare: Any
     standin: Any
 
@@ -176,6 +180,7 @@ class Settings:
     plan_cache: Any
     yield_wait: Any
     mpi_requests: Any
+    native: Any
     prepare: Any
     standin: Any
     _base: dict[str, Any]

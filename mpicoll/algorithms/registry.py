@@ -13,6 +13,9 @@ from mpicoll.schedule.ir import Schedule
 
 Function = Callable[..., Schedule]
 
+#: a name that no algorithm has
+RESERVED = "native"
+
 changes = [0]
 _ALGORITHMS: dict[str, dict[str, Algorithm]] = {name: {} for name in COLLECTIVES}
 
@@ -49,6 +52,8 @@ def check_name(card: Algorithm) -> None:
     """Raise ValueError for a name that is taken, or is none."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", card.name):
         raise ValueError(f"{card.collective}: algorithm name {card.name!r} is not of the form [a-z][a-z0-9_]*")
+    if card.name == RESERVED:
+        raise ValueError(f"{card.collective}: {RESERVED!r} stands for MPI's own collective")
     if card.name in _ALGORITHMS[card.collective]:
         raise ValueError(f"{card.collective}: algorithm {card.name!r} is already registered")
 

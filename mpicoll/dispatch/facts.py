@@ -23,6 +23,7 @@ class Facts:
         segment_bytes: wanted size of a segment of a block, 0 to leave it to the cost model.
         root: the root, for which a user's algorithm is proven when it is first used.
         gpus: number of GPUs of all ranks, 0 where arrays are on the host or it is not known.
+        not_native: why MPI's own collective would not do the same, "" where it would.
     """
 
     collective: str
@@ -36,6 +37,7 @@ class Facts:
     reproducible: str = ""
     root: int = 0
     gpus: int = 0
+    not_native: str = ""
 
     @property
     def needs(self) -> dict[str, bool]:

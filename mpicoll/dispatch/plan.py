@@ -14,13 +14,13 @@ from functools import lru_cache
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
-from mpicoll.dispatch.explain import Explanation, explain, plural
+from mpicoll.dispatch.explain import Explanation, Verdict, changes, explain, plural, who
 from mpicoll.dispatch.explain_text import call_text, head, lines
 from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.limits import limited
 from mpicoll.dispatch.paths import serving, wanted
 from mpicoll.dispatch.plan_key import PlanKey
-from mpicoll.dispatch.rules import Choice
+from mpicoll.dispatch.rules import NATIVE, Choice
 from mpicoll.dispatch.select import Candidate, candidates
 from mpicoll.dispatch.tuning import here
 from mpicoll.schedule.collectives import collective
@@ -29,6 +29,10 @@ from mpicoll.settings import settings
 
 #: methods of which not all ranks know all counts, and so none the message size
 COUNTS_UNKNOWN = ("gatherv", "scatterv", "alltoallv")
+#: why MPI's own collective does not serve there
+ON_A_DEVICE = "the arrays are on a device"
+#: why what runs beside a native plan is not chosen
+NOT_BLOCKING = "for calls that do not block"
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +71,10 @@ class Plan:
         """The plan in a line: the call, the choice, who chose."""
         return f"{call_text(self.key.facts)}: {self.choice}, {self.reason}"
 
+    def of(self, form: str) -> Plan:
+        """Return what runs in a form of the call: "blocking", "nonblocking" or "persistent"."""
+        return self
+
     def candidates(self) -> list[Candidate]:
         """Return every candidate with its predicted time, or why it cannot serve."""
         return candidates(self.key.asked, self.key.tuning)
@@ -86,6 +94,48 @@ class Plan:
         return "\n".join([head(self.key), f"  {self.words()}", *lines(self.explanation(), self.key.facts.size)])
 
 
+@dataclass(frozen=True, eq=False)
+class NativePlan(Plan):
+    """A plan by which blocking calls are MPI's own collective.
+
+    Calls that do not block are made by mpicoll's algorithms all the same: they advance together, in any order.
+
+    Attributes:
+        beside: the plan of those; the schedule and the path are its.
+    """
+
+    beside: Plan | None = None
+
+    @property
+    def choice(self) -> Choice:
+        """The choice that runs."""
+        return Choice(NATIVE)
+
+    def of(self, form: str) -> Plan:
+        """Return this plan for a blocking call, else the one beside it."""
+        assert self.beside is not None
+        return self if form == "blocking" else self.beside
+
+    def explanation(self) -> Explanation:
+        """Return what runs where the call does not block, and what decides at other message sizes."""
+        assert self.beside is not None
+        other = self.beside.explanation()
+        rest = (replace(one, chosen=False, why=_beside(one, self.reason)) for one in other.verdicts)
+        verdicts = (Verdict(self.choice, chosen=True, why="chosen"), *rest)
+        return replace(other, reason=self.reason, verdicts=verdicts, changes=changes(self.key))
+
+    def words(self) -> str:
+        """Return what runs, in words."""
+        return "native: MPI's own collective; calls that do not block: " + (self.beside.words() if self.beside else "")
+
+
+def _beside(one: Verdict, reason: str) -> str:
+    """Return why a candidate does not run in blocking calls, where MPI's own collective does."""
+    if one.predicted is None:
+        return one.why
+    return NOT_BLOCKING if one.chosen else f"ruled out by {who(reason)}"
+
+
 def make_plan(key: PlanKey) -> Plan:
     """Return the plan for a key; the same object for the same key, until the registry changes."""
     return _planned(key, registry.revision())
@@ -94,6 +144,9 @@ def make_plan(key: PlanKey) -> Plan:
 @lru_cache(maxsize=4096)
 def _planned(key: PlanKey, revision: int) -> Plan:
     asked, reason = key.selected()
+    if asked.algorithm == NATIVE:
+        beside = _planned(key.beside(), revision)
+        return NativePlan(key, NATIVE, 1, 1, beside.path, reason, beside.schedule, beside=beside)
     choice, lanes = limited(asked, key.facts, key.scratch_limit)
     card = registry.get(key.facts.collective, choice.algorithm)
     schedule = schedule_of(card, key.rank, key.facts.size, key.root)
@@ -154,7 +207,6 @@ def plan(
     paths = tuple(name for name in serving(memory) if wanted() in (None, name)) or serving(memory)
     facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, settings.segment_bytes, pinned)
     if memory == "device":
-        facts = replace(facts, gpus=size if gpus is None else gpus)
-    return make_plan(
-        PlanKey(facts, rank, root, algorithm or "", "", settings.algorithms, here(), settings.scratch_limit)
-    )
+        facts = replace(facts, gpus=size if gpus is None else gpus, not_native=ON_A_DEVICE)
+    asked = algorithm or "", "", settings.algorithms
+    return make_plan(PlanKey(facts, rank, root, *asked, here(), settings.scratch_limit, settings.native))

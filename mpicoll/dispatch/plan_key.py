@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.predict import UNTUNED
-from mpicoll.dispatch.rules import Choice
+from mpicoll.dispatch.rules import NATIVE, Choice
 from mpicoll.dispatch.select import select
 from mpicoll.dispatch.tuning import Tuning
 
@@ -23,6 +23,7 @@ class PlanKey:
     setting: str = ""
     tuning: Tuning = UNTUNED
     scratch_limit: int = 1 << 28
+    native: bool = False
 
     @property
     def asked(self) -> Facts:
@@ -31,7 +32,13 @@ class PlanKey:
 
     def selected(self) -> tuple[Choice, str]:
         """Return (choice before any limit, who made it); raises UnsupportedError where what is forced cannot serve."""
-        return select(self.asked, self.call, self.communicator, self.setting, self.tuning)
+        return select(self.asked, self.call, self.communicator, self.setting, self.tuning, self.native)
+
+    def beside(self) -> PlanKey:
+        """Return the key of what runs where MPI's own collective does not serve: of calls that do not block."""
+        call = "" if self.call == NATIVE else self.call
+        facts = replace(self.facts, not_native="the call does not block")
+        return replace(self, call=call, native=False, facts=facts)
 
     def of_size(self, nbytes: int) -> PlanKey:
         """Return the key of the same call with another message size in bytes."""

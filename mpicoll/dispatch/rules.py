@@ -7,6 +7,7 @@
               | mem=KIND   mem=host or mem=device
               | gpus=N     gpus=1: so many GPUs of all ranks together
     choice    = algorithm [/segments] [@path]              ring, ring/8, one_shot@staged
+              | native                                     MPI's own collective
 
 The first rule of a text that matches a call decides.  docs/rules.md explains them.
 """
@@ -27,6 +28,8 @@ from mpicoll.settings import format_bytes, parse_bytes
 
 #: most segments that a block is cut into: each costs planning time and memory on every rank
 MOST_SEGMENTS = 1 << 16
+#: MPI's own collective: it is chosen like an algorithm, but has no schedule
+NATIVE = registry.RESERVED
 
 
 @dataclass(frozen=True)
@@ -127,11 +130,23 @@ def parse_choice(text: str) -> Choice:
     if not match:
         raise ValueError(f"{text!r} is not of the form algorithm[/segments][@path]")
     name, segments, path = match.groups(default="")
+    if name == NATIVE:
+        if segments or path not in ("", "host"):
+            raise ValueError(f"{NATIVE} takes no segments, and no path but host")
+        return Choice(NATIVE)
     if path and path not in PATHS:
         raise ValueError(f"unknown path {path!r}; known: {', '.join(PATHS)}")
     if segments and (len(segments) > 20 or not 1 <= int(segments) <= MOST_SEGMENTS):
         raise ValueError(f"the number of segments is at least 1 and at most {MOST_SEGMENTS}")
     return Choice(name, int(segments or 0), path)
+
+
+def known_choice(name: str, text: str) -> Choice:
+    """Read a choice for a collective, which must have an algorithm of that name."""
+    choice = parse_choice(text)
+    if choice.algorithm != NATIVE:
+        registry.get(name, choice.algorithm)
+    return choice
 
 
 def parse_rule(text: str) -> Rule:
@@ -140,8 +155,7 @@ def parse_rule(text: str) -> Rule:
     if not conditions:
         raise ValueError("needs a collective, a colon and an algorithm")
     name = collective(first).name
-    choice = parse_choice(conditions.pop())
-    registry.get(name, choice.algorithm)
+    choice = known_choice(name, conditions.pop())
     return Rule(name, choice, **parse_conditions(conditions))
 
 

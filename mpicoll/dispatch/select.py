@@ -10,7 +10,7 @@ from mpicoll.algorithms.card import Algorithm
 from mpicoll.analysis.proof import demand, doubt
 from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.predict import UNTUNED, best_segments
-from mpicoll.dispatch.rules import Choice, Rule, parse_choice, parse_rules
+from mpicoll.dispatch.rules import NATIVE, Choice, Rule, parse_choice, parse_rules
 from mpicoll.dispatch.tuning import Tuning
 from mpicoll.errors import UnsupportedError
 from mpicoll.settings import format_bytes
@@ -32,8 +32,12 @@ class Candidate:
     why_not: str = ""
 
 
-def select(facts: Facts, call: str, communicator: str, setting: str, tuning: Tuning) -> tuple[Choice, str]:
+def select(
+    facts: Facts, call: str, communicator: str, setting: str, tuning: Tuning, native: bool = False
+) -> tuple[Choice, str]:
     """Return (choice, who made it): call, communicator, setting, tuning table or cost model.
+
+    A rule for MPI's own collective is passed over where that would not do the same.
 
     Args:
         facts: the call.
@@ -41,6 +45,7 @@ def select(facts: Facts, call: str, communicator: str, setting: str, tuning: Tun
         communicator: the communicator's rules.
         setting: rules of the setting `algorithms`.
         tuning: the tables in force.
+        native: the setting: MPI's own collective, unless a table has measured it, and so chooses.
 
     Raises:
         UnsupportedError: what is forced cannot serve.
@@ -48,11 +53,13 @@ def select(facts: Facts, call: str, communicator: str, setting: str, tuning: Tun
     if call:
         return _forced(parse_choice(call), facts, tuning), "algorithm= in the call"
     for text, who in ((communicator, "the communicator's rules"), (setting, "the setting `algorithms`")):
-        for rule in _read(text, who):
-            if rule.matches(facts.collective, facts.nbytes, facts.size, facts.memory, facts.gpus):
-                return _forced(rule.choice, facts, tuning), f"{who}: {rule}"
+        rule = _first(_read(text, who), facts)
+        if rule is not None:
+            return _forced(rule.choice, facts, tuning), f"{who}: {rule}"
     if facts.reproducible:  # pinned: what a tuner measured, or a number of segments, must not change bits
         return _pinned(facts), f"the setting reproducible={facts.reproducible!r}"
+    if native and not facts.not_native and not _has_native(facts, tuning):
+        return Choice(NATIVE), "the setting native"
     for table, rule in tuning.rules(facts.collective, facts.size, facts.memory, facts.gpus):
         if rule.reaches(facts.nbytes) and refusal(rule.choice, facts) is None:
             return _complete(rule.choice, facts, tuning), f"{TUNING_TABLE} {table.name}{tuning.note(table)}: {rule}"
@@ -109,12 +116,30 @@ def _refusal(card: Algorithm, facts: Facts, needs: dict[str, bool]) -> str | Non
 
 def refusal(choice: Choice, facts: Facts) -> str | None:
     """Return the reason why a rule's choice cannot serve a call, None if it can."""
+    if choice.algorithm == NATIVE:
+        return facts.not_native or None
     if choice.path and choice.path not in facts.paths:
         return f"path {choice.path} is not offered"
     return _refusal(registry.get(facts.collective, choice.algorithm), facts, facts.needs)
 
 
+def _first(rules: tuple[Rule, ...], facts: Facts) -> Rule | None:
+    """Return the first rule that speaks for a call, None if none does; one for `native` only where that serves."""
+    call = facts.collective, facts.nbytes, facts.size, facts.memory, facts.gpus
+    speaking = (rule for rule in rules if rule.matches(*call))
+    return next((rule for rule in speaking if rule.choice.algorithm != NATIVE or not facts.not_native), None)
+
+
+def _has_native(facts: Facts, tuning: Tuning) -> bool:
+    """Tell whether a table has measured MPI's own collective."""
+    return tuning.curve(facts.collective, facts.size, facts.memory, facts.gpus, NATIVE, "host") is not None
+
+
 def _forced(choice: Choice, facts: Facts, tuning: Tuning) -> Choice:
+    if choice.algorithm == NATIVE:
+        if facts.not_native:
+            raise UnsupportedError(f"{facts.collective}: {NATIVE!r} would not do the same: {facts.not_native}")
+        return choice
     card = registry.require(facts.collective, choice.algorithm, facts.size, **facts.needs)
     demand(card, facts.size, facts.root)
     if choice.path and choice.path not in facts.paths:
@@ -127,6 +152,8 @@ def _forced(choice: Choice, facts: Facts, tuning: Tuning) -> Choice:
 
 def _complete(choice: Choice, facts: Facts, tuning: Tuning) -> Choice:
     """Fill in what a choice left open."""
+    if choice.algorithm == NATIVE:
+        return choice
     card = registry.get(facts.collective, choice.algorithm)
     if not card.cost:
         return Choice(choice.algorithm, choice.segments or 1, choice.path or facts.paths[-1])

@@ -14,12 +14,11 @@ import math
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import CostModel
 from mpicoll.dispatch.machine_facts import FACTS, MachineFacts
 from mpicoll.dispatch.measured import Measured, Timing
 from mpicoll.dispatch.paths import PATHS
-from mpicoll.dispatch.rules import Choice, Rule, parse_choice, parse_conditions, parse_rule, statements
+from mpicoll.dispatch.rules import Choice, Rule, known_choice, parse_choice, parse_conditions, parse_rule, statements
 from mpicoll.schedule.collectives import collective
 from mpicoll.settings import format_bytes, parse_bytes
 
@@ -136,7 +135,7 @@ def _timing(parts: list[str]) -> Timing:
         raise ValueError("needs a collective, a size in bytes, p=, mem=, and algorithm=microseconds")
     name, size, *rest = conditions
     for one in times:
-        registry.get(name, one.algorithm)
+        known_choice(name, str(one))
     nbytes, fixed = parse_bytes(size), parse_conditions(rest)
     lowest, highest = fixed.get("ranks", (0, 1))
     if lowest != highest or not fixed.get("memory") or "low" in fixed:

@@ -115,7 +115,7 @@ def forms(method: str) -> tuple[str, ...]:
 
 def refusal(case: Case, size: int) -> str | None:
     """Return why the case's algorithm cannot serve, None if it can."""
-    if case.algorithm is None:
+    if case.algorithm in (None, "native"):
         return None
     card = registry.get(case.method, case.algorithm_name)
     return card.refuses(size, counts_known=case.method not in UNKNOWN_COUNTS)

@@ -27,6 +27,7 @@ TEXTS = {
     "plan_cache": ("16", 16, "1e3"),
     "yield_wait": ("no", False, "perhaps"),
     "mpi_requests": ("no", False, "2"),
+    "native": ("yes", True, "auto"),
     "prepare": ("0", False, "2"),
     "standin": ("report", "report", "all"),
 }
@@ -124,6 +125,7 @@ NOT_ALLOWED = {
     "plan_cache": [None, -3, 2.0, True],
     "yield_wait": [1, "maybe"],
     "mpi_requests": [None, 1, "auto"],
+    "native": [None, 1, "auto"],
     "prepare": [None, 1, "auto"],
     "standin": [None, 1, "file", ".txt"],
 }

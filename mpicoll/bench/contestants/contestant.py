@@ -61,7 +61,7 @@ class Mpicoll:
     def way(self, arrays: Arrays, algorithm: str | None) -> Way:
         """Return the way of a call; raise ValueError, TypeError or UnsupportedError if there is none."""
         plan = self.comm.Get_plan(arrays.case.call.method, *arrays.arguments, algorithm=algorithm)
-        return Way(plan.algorithm, plan.segments, plan.path, plan.reason)
+        return Way(plan.algorithm, plan.choice.segments, plan.choice.path, plan.reason)
 
     def bind(self, arrays: Arrays, algorithm: str | None) -> Callable[[], object]:
         """Return the call, on views of its own: the shortcut knows one call for the same two objects.

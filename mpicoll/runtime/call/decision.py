@@ -72,8 +72,8 @@ class Call:
 
     def record(self, known: Remembered | None = None) -> Entry:
         """Keep the call among those made last, and return its entry; `known` is an equal one that is remembered."""
-        context = self.context
-        self.entry = context.recorder.begin(self.form, self.method, context.calls, known, modes().trace)
+        context, what = self.context, known and known.in_form(self.form)
+        self.entry = context.recorder.begin(self.form, self.method, context.calls, what, modes().trace)
         return self.entry
 
     def read(self) -> Operands:
@@ -228,7 +228,7 @@ def _bound(call: Call, operands: Operands, plan: Plan, bind: Bind) -> Routine[tu
     if operands.held and call.is_captured:
         offer.refuse_copies(operands)
     if call.entry is not None:
-        call.entry.known = Decision(operands.without_arrays(), plan)
+        call.entry.known = Decision(operands.without_arrays(), plan.of(call.form))
     return operands, (yield from bind(plan, operands))
 
 

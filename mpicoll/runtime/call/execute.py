@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mpicoll.dispatch.plan import Plan
+from mpicoll.dispatch.plan import NativePlan, Plan
 from mpicoll.runtime.arguments.arrays import Flat, empty_on, pointer_of
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.context.context import Context
@@ -13,6 +13,7 @@ from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.context.slot import Slot
 from mpicoll.runtime.cuda.by_device import work_on
 from mpicoll.runtime.cuda.streams import is_captured
+from mpicoll.runtime.paths.native import NativeCall
 from mpicoll.runtime.paths.table import path
 from mpicoll.runtime.program.bound import LAUNCH, Bound
 from mpicoll.runtime.program.layout import Layout, Shape, output_runs
@@ -78,7 +79,12 @@ def bind_new(
     then = _divisions(plan, operands, context, stream)
     first, last = _copies(operands, stream)
     bound.add(LAUNCH, first)
-    path(plan.path).bind(bound, plan, operands, context, stream, slot, [*then, *last])
+    if isinstance(plan, NativePlan) and slot is context.slot(0):  # which blocking calls have for themselves
+        call = NativeCall(operands, context.comm)
+        bound.add(LAUNCH, call, poll=call.poll)
+        bound.add(LAUNCH, *last)
+    else:
+        path(plan.path).bind(bound, plan, operands, context, stream, slot, [*then, *last])
     slot.programs.add(bound)
     return bound
 

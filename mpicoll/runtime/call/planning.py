@@ -15,6 +15,7 @@ from mpicoll.kinds import PLAN
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.cuda.streams import CAPTURED
+from mpicoll.runtime.paths.native import not_native
 from mpicoll.runtime.paths.offer import offered, reasons
 from mpicoll.settings import settings
 
@@ -69,9 +70,11 @@ def plan_for(
         settings.segment_bytes,
         settings.reproducible if operands.row.reducing else "",
         gpus=context.gpus if operands.device >= 0 else 0,
+        not_native=not_native(operands),
     )
     limit, tuning = scratch_limit or settings.scratch_limit, context.tuning()
-    key = PlanKey(facts, context.rank, operands.root, algorithm or "", rules, settings.algorithms, tuning, limit)
+    asked = algorithm or "", rules, settings.algorithms
+    key = PlanKey(facts, context.rank, operands.root, *asked, tuning, limit, settings.native)
     try:
         return make_plan(key)
     except UnsupportedError as error:

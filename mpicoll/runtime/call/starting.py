@@ -110,7 +110,7 @@ def _straight(call: Call, known: Remembered) -> Straight | None:
         slot.taken = False
         return None
     if known.begun is None:
-        known.begun = Decision(known.operands, known.plan, "nonblocking")
+        known.begun = Decision(known.operands, known.plan.of("nonblocking"), "nonblocking")
     keep, call.arguments = call.arguments, ()
     calls, number = context.recorder.calls, context.calls
     straight = Straight(context, bound, keep, slot=slot, recent=calls, number=number, what=known.begun)
@@ -168,8 +168,8 @@ def persistent(call: Call) -> Prepared:
     call.entry.end()
     keep, call.arguments = call.arguments, ()
     assert call.plan is not None
-    what = Decision(found.without_arrays(), call.plan, "start", call.entry.sequence)
-    return Prepared(call, call.plan, found, bound, sides[-1], taken[0], keep, what)
+    what = Decision(found.without_arrays(), call.plan.of("persistent"), "start", call.entry.sequence)
+    return Prepared(call, what.plan, found, bound, sides[-1], taken[0], keep, what)
 
 
 def _read_before(call: Call, known: Remembered) -> Operands:

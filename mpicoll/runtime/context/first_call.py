@@ -30,6 +30,7 @@ AGREED = (
     "errors",
     "debug",
     "timeout",
+    "native",
 )
 
 

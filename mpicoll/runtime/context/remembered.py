@@ -118,6 +118,11 @@ class Remembered:
     begun: Decision | None = None
     aims: tuple[int, int] | None = None
 
+    def in_form(self, form: str) -> Remembered | Decision:
+        """Return what is kept of it among the calls made last, where it is made in a form."""
+        plan = self.plan.of(form)
+        return self if plan is self.plan else Decision(self.operands, plan, form)
+
     def program(self, where: Where) -> Bound | None:
         """Return the program for a slot and stream, None if there is none that can run."""
         found = self.programs.get(where)

@@ -109,8 +109,10 @@ class Bound:
 
     def pending(self, position: int) -> str:
         """Return in words which message the action at a position waits for."""
+        if self.program is None and self.device < 0:
+            return "waiting for a message in MPI's own collective"
         if self.program is None or position not in self.waits:
-            return "waiting for the device"
+            return "waiting for the device" if self.device >= 0 else "in local work"
         late = [t for t in self.waits[position] if not all(map(_is_complete, self.messages[t]))]
         transfer = self.program.transfers[late[0] if late else self.waits[position][0]]
         steps = len(self.program.schedule.steps)

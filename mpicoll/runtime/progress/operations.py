@@ -130,7 +130,7 @@ class Operation:
 
     def pending(self) -> str:
         """Return in words what it waits for."""
-        if self.bound.program is not None:
+        if self.bound.program is not None or (self.ran and self.device < 0):
             return self.bound.pending(self.position)
         return "waiting for all ranks to make the call"
 
