@@ -2,10 +2,12 @@
 
     mpirun -n 4 python -m mpicoll run script.py arguments
     mpirun -n 4 python -m mpicoll run --report -m module arguments
+    mpirun -n 4 python -m mpicoll run --native script.py
 
 Python programs that this one starts get them, too. As with `python -m mpi4py`, an error that is not caught on a rank
 ends the job. The report on rank 0 says at the end which calls were served, with bytes, time and algorithms, and what
-was passed to mpi4py, and why. docs/drop-in.md has the rest.
+was passed to mpi4py, and why. With --native, blocking calls of arrays on the host are MPI's own collectives where
+those do the same, and a tuning table knows of nothing faster. docs/drop-in.md has the rest.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     parser.add_argument("--report", action="store_true", help="say at the end what was served, and what was not")
     parser.add_argument("--json", type=Path, metavar="FILE.json", help="write the report into a file, too")
+    parser.add_argument("--native", action="store_true", help="on the host, use MPI's own collectives where they win")
     parser.add_argument("--path", action="store_true", help="print the folder for PYTHONPATH, and run nothing")
     rest = argparse.REMAINDER
     parser.add_argument("-m", dest="module", nargs=rest, help="run a module, with the arguments after it")
@@ -37,7 +40,7 @@ def run(chosen: argparse.Namespace) -> None:
         print(SITE)
         return
     arguments = program(chosen)
-    start(wanted(chosen))
+    start(wanted(chosen), native=chosen.native)
     run_program(arguments)
 
 

@@ -2,6 +2,7 @@
 
     mpirun -n 8 python -m mpicoll tune                       # all collectives on 8 ranks, in 5 minutes
     mpirun -n 8 python -m mpicoll tune --ranks 2,4,8 --budget 15m
+    mpirun -n 8 python -m mpicoll tune --native              # MPI's own collectives race, too, and may be chosen
 
 The table goes to the user's folder of configuration, where every later job on the same machine finds it.
 """
@@ -21,6 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", default="5m", help="time for all of it, such as 90, 90s or 5m (5m)")
     parser.add_argument("--max", default="0", help="bytes of the longest message (4M; CuPy 256M)")
     parser.add_argument("--buffers", choices=("numpy", "cupy", "auto"), default="auto", help="arrays (auto)")
+    parser.add_argument("--native", action="store_true", help="let MPI's own collectives race, too, and be chosen")
     parser.add_argument("--json", type=Path, help="file for all times, with their intervals")
     parser.add_argument("--write", type=Path, help="file for the table, instead of the user's folder")
 
@@ -33,4 +35,5 @@ def run(chosen: argparse.Namespace) -> int:
 
     ranks = reading.ranks(chosen.ranks) if chosen.ranks else ()
     calls, seconds, longest = reading.calls(chosen.op), reading.seconds(chosen.budget), reading.size(chosen.max)
-    return tune(TunerOptions(calls, ranks, seconds, longest, chosen.write, chosen.buffers, chosen.json))
+    rest = chosen.write, chosen.buffers, chosen.json, chosen.native
+    return tune(TunerOptions(calls, ranks, seconds, longest, *rest))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mpicoll.dispatch.measured import Timing
-from mpicoll.dispatch.rules import Choice, Rule
+from mpicoll.dispatch.rules import NATIVE, Choice, Rule
 
 #: what a switch of algorithms must save, as a part of the time of one measured size: less is noise
 SWITCH = 0.05
@@ -119,9 +119,20 @@ def _round(nbytes: float, low: int, high: int) -> int:
 
 
 def rules(timings: Sequence[Timing]) -> list[Rule]:
-    """Return the rules for one collective, number of ranks and memory; arguments as in `ranges`."""
-    one, found = timings[0], []
+    """Return the rules for one collective, number of ranks and memory; arguments as in `ranges`.
+
+    Those for MPI's own collective come first, and behind them what is chosen where it does not serve.
+    """
+    ours = [replace(one, times={c: s for c, s in one.times.items() if c.algorithm != NATIVE}) for one in timings]
+    native = [rule for rule in _all_rules(timings) if rule.choice.algorithm == NATIVE]
+    return [*native, *_all_rules([one for one in ours if one.times])]
+
+
+def _all_rules(timings: Sequence[Timing]) -> list[Rule]:
+    """Return a rule for each range; arguments as in `ranges`."""
+    found = []
     for each in ranges(timings):
+        one = timings[0]
         path = "" if each.algorithm.path == one.memory else each.algorithm.path
         same = each.segments[0] if len(set(each.segments)) == 1 else 0
         choice, ranks = Choice(each.algorithm.algorithm, same, path), (one.size, one.size)

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from mpicoll.dispatch.facts import Facts
-from mpicoll.dispatch.rules import Choice
+from mpicoll.dispatch.rules import NATIVE, Choice
 from mpicoll.dispatch.select import candidates
 from mpicoll.dispatch.tuning import Tuning
 
@@ -43,13 +43,14 @@ def sizes(longest: int) -> list[int]:
     return [*found, longest]
 
 
-def contenders(facts: Facts, tuning: Tuning, hopeless: float = HOPELESS) -> list[Choice]:
+def contenders(facts: Facts, tuning: Tuning, hopeless: float = HOPELESS, *, native: bool = False) -> list[Choice]:
     """Return what is worth a try for a call, the least predicted time first; a pipelined algorithm uncut as well.
 
     Args:
         facts: the call.
         tuning: predicts.
         hopeless: times the least predicted time beyond which a choice is not.
+        native: MPI's own collective is, too, where it does the same.
     """
     able = sorted((c for c in candidates(facts, tuning) if c.seconds is not None), key=lambda c: c.seconds or 0.0)
     most = hopeless * (able[0].seconds or 0.0)
@@ -59,4 +60,5 @@ def contenders(facts: Facts, tuning: Tuning, hopeless: float = HOPELESS) -> list
             found[one.choice] = None
             if one.choice.segments > 1:
                 found[replace(one.choice, segments=1)] = None
-    return list(found)
+    own = [Choice(NATIVE)] if native and not facts.not_native else []
+    return [*found, *own]

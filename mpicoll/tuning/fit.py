@@ -12,6 +12,7 @@ from mpicoll.algorithms import registry
 from mpicoll.analysis.cost import CostModel
 from mpicoll.dispatch.measured import Timing
 from mpicoll.dispatch.predict import pieces_on
+from mpicoll.dispatch.rules import NATIVE
 
 #: parameters that are fitted
 PARAMETERS = tuple(field.name for field in fields(CostModel) if field.name not in ("call_byte", "source"))
@@ -45,8 +46,10 @@ def samples(timings: Iterable[Timing], path: str, model: CostModel) -> list[Samp
     found = []
     for timing in timings:
         for choice, seconds in timing.whole.items():
+            if choice.path != path or choice.algorithm == NATIVE:
+                continue
             card = registry.get(timing.collective, choice.algorithm)
-            if choice.path == path and card.cost:
+            if card.cost:
                 cut = pieces_on(path, card, model, timing.size, timing.nbytes, choice.segments)
                 found.append(Sample(seconds, shares(card.cost, timing.size, timing.nbytes, cut)))
     return [one for one in found if any(one.shares)]

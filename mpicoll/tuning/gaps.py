@@ -16,6 +16,7 @@ from itertools import pairwise
 from mpicoll.algorithms import registry
 from mpicoll.dispatch.measured import Measured, Timing
 from mpicoll.dispatch.predict import bend
+from mpicoll.dispatch.rules import NATIVE
 from mpicoll.dispatch.tuning import Tuning
 from mpicoll.tuning.choose import ranges
 from mpicoll.tuning.contenders import FAR
@@ -69,6 +70,8 @@ def _bent(timing: Timing, measured: Measured, tuning: Tuning) -> float:
     """Return how far the time of an algorithm that may win is from what the sizes around it predict, at most."""
     most, found = FAR * min(timing.whole.values()), [0.0]
     for choice, seconds in timing.whole.items():
+        if choice.algorithm == NATIVE:  # of which no formula predicts anything
+            continue
         card = registry.get(timing.collective, choice.algorithm)
         name = timing.collective, timing.memory, timing.gpus, choice.algorithm, choice.path
         curve = measured.curve(name, timing.size)

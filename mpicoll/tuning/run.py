@@ -49,6 +49,7 @@ class TunerOptions:
         file: for the table; None: the user's folder.
         buffers: "numpy", "cupy" or "auto".
         json: file for all times, with their intervals; None: none.
+        native: MPI's own collectives race, too.
     """
 
     calls: tuple[str, ...]
@@ -58,6 +59,7 @@ class TunerOptions:
     file: Path | None
     buffers: str
     json: Path | None = None
+    native: bool = False
 
 
 #: returns what is told of a number of ranks
@@ -145,7 +147,8 @@ def _tuner(asked: TunerOptions, world: MPI.Intracomm, number: int, backend: Back
     if part == MPI.COMM_NULL:
         return None
     clock = Clock(part, crowded(part), backend.synchronize)
-    return Tuner(Communicator(part), backend, clock, asked.seconds / len(asked.ranks), shown(number))
+    seconds = asked.seconds / len(asked.ranks)
+    return Tuner(Communicator(part), backend, clock, seconds, shown(number), native=asked.native)
 
 
 @contextmanager

@@ -60,6 +60,7 @@ class Tuner:
         met: what each visit found, by the same.
         runners: what was found of every choice.
         plan: (call, message size in bytes) of what each visit measures.
+        native: MPI's own collectives race, too.
     """
 
     comm: Communicator
@@ -73,6 +74,7 @@ class Tuner:
     runners: list[tuple[Case, Choice, Runner]] = field(default_factory=list)
     tuning: Tuning = field(default_factory=Tuning)
     plan: list[tuple[str, int]] = field(default_factory=list)
+    native: bool = False
 
     def __post_init__(self) -> None:
         self.world = MPI.Intracomm(self.comm)
@@ -188,8 +190,8 @@ class Tuner:
         facts = self._facts(arrays)
         if only:
             return [Choice(only, 1, path) for path in facts.paths]
-        found: list[Choice] = self.world.bcast(contenders(facts, self.tuning, hopeless), root=0)
-        return found
+        found = contenders(facts, self.tuning, hopeless, native=self.native)
+        return list(self.world.bcast(found, root=0))
 
     def _facts(self, arrays: Arrays) -> Facts:
         plan = self.comm.Get_plan(arrays.case.call.method, *arrays.arguments)
@@ -202,7 +204,7 @@ class Tuner:
 
     def _table(self) -> Table:
         timings = list(self.timings.values())
-        paths = {choice.path for timing in timings for choice in timing.times}
+        paths = {choice.path for timing in timings for choice in timing.times} - {""}
         models = {path: model_of(timings, path, self.tuning.model(path), "measured") for path in sorted(paths)}
         known = {**self.table.models, **{path: model for path, model in models.items() if model}}
         found = [rule for name in sorted({timing.collective for timing in timings}) for rule in rules(self._of(name))]
