@@ -84,7 +84,8 @@ def _tuning() -> list[tuple[str, str]]:
     except (ValueError, MismatchError) as error:  # a table has a mistake, or ranks have others; all calls raise that
         return [("WARNING", str(error))]
     tuning = context.tuning()
-    found = [("machine fingerprint", str(context.machine)), ("tuning tables in force", tuning.described())]
+    found = [("topology", str(context.topology)), ("machine fingerprint", str(context.machine))]
+    found += [("tuning tables in force", tuning.described())]
     return found + [("  not in force", f"{name}: {why}") for name, why in tuning.unused]
 
 

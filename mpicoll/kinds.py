@@ -64,6 +64,14 @@ def _name(value: Any) -> str | None:
     return None if name == "auto" else name
 
 
+def _topology(value: Any) -> str:
+    text = _text(value).replace(" ", "").lower()
+    group = r"\d+(-\d+)?(\+\d+(-\d+)?)*"
+    if not re.fullmatch(rf"auto|flat|hosts=[1-9]\d*|{group}(,{group})*", text):
+        raise ValueError
+    return text
+
+
 def _file(value: Any) -> str:
     return os.fspath(_text(value) if not isinstance(value, os.PathLike) else value)
 
@@ -120,4 +128,5 @@ STANDIN = Kind(
     "`yes`, `no`, `report`, or a file's name that ends in `.json`",
     lambda value: value if isinstance(value, str) and value.endswith(".json") else _REPORT(value),
 )
+TOPOLOGY = Kind("`auto`, `flat`, `hosts=` and a number, or ranks of each host such as 0-3,4-7 or 0+2,1+3", _topology)
 PATH = Kind("the name of a path, or `auto`", lambda value: None if value is None else _name(value))

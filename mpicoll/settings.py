@@ -28,6 +28,7 @@ from mpicoll.kinds import (
     SECONDS,
     SOME_BYTES,
     STANDIN,
+    TOPOLOGY,
     YES_NO,
     YES_NO_AUTO,
     Kind,
@@ -76,6 +77,7 @@ TABLE: dict[str, Setting] = {
         Setting("scratch_limit", 1 << 28, SOME_BYTES, "most bytes of scratch that one call may use at a time"),
         Setting("cuda_aware", None, YES_NO_AUTO, "`yes` or `no` overrides what was found out about the MPI library"),
         Setting("path", None, PATH, "how device arrays travel: a path that `python -m mpicoll info` lists, or `auto`"),
+        Setting("topology", "auto", TOPOLOGY, "which ranks count as on one host, to try what several would do"),
         Setting("mapped_bytes", 128 << 20, BYTES, "bytes of inboxes on a GPU at most, for path `mapped`; 0: none"),
         Setting("mapped_shared", False, YES_NO, "path mapped also where ranks share a GPU: slow, for tests"),
         Setting(
@@ -143,6 +145,7 @@ class SettingValues(TypedDict, total=False):
     scratch_limit: Any
     cuda_aware: Any
     path: Any
+    topology: Any
     mapped_bytes: Any
     mapped_shared: Any
     debug: Any
@@ -169,6 +172,7 @@ class Settings:
     scratch_limit: Any
     cuda_aware: Any
     path: Any
+    topology: Any
     mapped_bytes: Any
     mapped_shared: Any
     debug: Any

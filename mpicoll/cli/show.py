@@ -20,7 +20,6 @@ from mpicoll.algorithms.card import Algorithm
 from mpicoll.analysis.bounds import bound
 from mpicoll.analysis.terms import WORDS, formula, ruling, terms
 from mpicoll.cli.colours import print_picture
-from mpicoll.cli.numbers import host_of_ranks
 from mpicoll.dispatch.rules import parse_choice
 from mpicoll.pictures import text
 from mpicoll.pictures.chart import chart_svg
@@ -32,6 +31,7 @@ from mpicoll.pictures.units import size_text, time_text
 from mpicoll.ranges import MOST, whole_numbers
 from mpicoll.schedule.collectives import Collective, collective
 from mpicoll.schedule.ir import Schedule
+from mpicoll.schedule.topology import host_of_ranks
 from mpicoll.settings import parse_bytes
 from mpicoll.simulate.machine import machine
 

@@ -125,7 +125,7 @@ def _other(key: PlanKey, one: Candidate, known: Timing | None) -> Verdict:
 def _verdict(key: PlanKey, choice: Choice, known: Timing | None) -> Verdict:
     """Return the times of a choice, without a reason."""
     card = registry.get(key.facts.collective, choice.algorithm)
-    seconds = predicted(card, key.facts, choice.path, choice.segments, key.tuning) if card.cost else None
+    seconds = predicted(card, key.asked, choice.path, choice.segments, key.tuning) if card.cost else None
     return Verdict(choice, seconds, known.whole.get(choice) if known else None)
 
 

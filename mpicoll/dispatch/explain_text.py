@@ -21,7 +21,8 @@ def head(key: PlanKey) -> str:
     """Return a rank's call in words."""
     facts = key.facts
     root = f", root {key.root}" if collective(facts.collective).rooted else ""
-    return f"{call_text(facts)} ({facts.memory} arrays, rank {key.rank}{root})"
+    where = f", {facts.topology}" if facts.topology.host_of else ""
+    return f"{call_text(facts)} ({facts.memory} arrays, rank {key.rank}{root}{where})"
 
 
 def remarks(found: Explanation, ranks: int) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mpicoll.schedule.topology import FLAT, Topology
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -23,6 +25,7 @@ class Facts:
         segment_bytes: wanted size of a segment of a block, 0 to leave it to the cost model.
         root: the root, for which a user's algorithm is proven when it is first used.
         gpus: number of GPUs of all ranks, 0 where arrays are on the host or it is not known.
+        topology: which ranks are on one host.
         not_native: why MPI's own collective would not do the same, "" where it would.
     """
 
@@ -37,6 +40,7 @@ class Facts:
     reproducible: str = ""
     root: int = 0
     gpus: int = 0
+    topology: Topology = FLAT
     not_native: str = ""
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mpicoll.analysis.cost import CostModel
+from mpicoll.analysis.host_traffic import HostLink
 from mpicoll.settings import settings
 
 
@@ -99,6 +100,10 @@ PATHS: dict[str, PathRow] = {
         ),
     )
 }
+
+
+#: between hosts, until it is measured; what matters is that 45 KB take as long as a round
+HOST_LINK = HostLink(15e-6, 1 / 3e9, "25 Gbit/s Ethernet")
 
 
 def serving(memory: str) -> tuple[str, ...]:

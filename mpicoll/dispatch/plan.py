@@ -25,6 +25,7 @@ from mpicoll.dispatch.select import Candidate, candidates
 from mpicoll.dispatch.tuning import here
 from mpicoll.schedule.collectives import collective
 from mpicoll.schedule.ir import Schedule
+from mpicoll.schedule.topology import forced
 from mpicoll.settings import settings
 
 #: methods of which not all ranks know all counts, and so none the message size
@@ -206,7 +207,9 @@ def plan(
     pinned = settings.reproducible if row.reducing else ""
     paths = tuple(name for name in serving(memory) if wanted() in (None, name)) or serving(memory)
     facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, settings.segment_bytes, pinned)
+    topology = forced(settings.topology, size)
+    facts = replace(facts, topology=topology)
     if memory == "device":
         facts = replace(facts, gpus=size if gpus is None else gpus, not_native=ON_A_DEVICE)
     asked = algorithm or "", "", settings.algorithms
-    return make_plan(PlanKey(facts, rank, root, *asked, here(), settings.scratch_limit, settings.native))
+    return make_plan(PlanKey(facts, rank, root, *asked, here(topology.hosts), settings.scratch_limit, settings.native))

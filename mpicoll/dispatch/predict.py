@@ -14,10 +14,11 @@ from functools import lru_cache
 
 from mpicoll.algorithms.card import Algorithm
 from mpicoll.analysis.cost import CostModel, pipelined
+from mpicoll.analysis.host_traffic import host_traffic
 from mpicoll.analysis.segments import block_bytes, pieces
 from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.measured import Curve
-from mpicoll.dispatch.paths import PATHS
+from mpicoll.dispatch.paths import HOST_LINK, PATHS
 from mpicoll.dispatch.rules import MOST_SEGMENTS
 from mpicoll.dispatch.tuning import Tuning
 
@@ -25,6 +26,8 @@ from mpicoll.dispatch.tuning import Tuning
 UNTUNED = Tuning()
 #: seconds that no time is below, so that there are logarithms
 LEAST = 1e-9
+#: ranks up to which traffic between hosts is counted: it takes the schedules of all of them
+MOST_COUNTED = 64
 
 
 def best_segments(card: Algorithm, facts: Facts, path: str, tuning: Tuning = UNTUNED) -> tuple[int, float]:
@@ -60,7 +63,7 @@ def predicted(card: Algorithm, facts: Facts, path: str, segments: int, tuning: T
 
 
 def _seconds(card: Algorithm, facts: Facts, path: str, cut: int, model: CostModel, curve: Curve | None) -> float:
-    """Return the time by the formula, corrected by what was measured.
+    """Return the time by the formula, corrected by what was measured, else with that of the traffic between hosts.
 
     Args:
         card: the algorithm.
@@ -72,8 +75,10 @@ def _seconds(card: Algorithm, facts: Facts, path: str, cut: int, model: CostMode
     """
     nbytes = facts.nbytes or 0
     seconds = model.seconds(card.cost, facts.size, nbytes, cut)
-    if curve:
-        seconds *= math.exp(_between(_corrections(curve, card, path, model), math.log(nbytes + 1)))
+    if curve:  # times that were measured have the traffic in them
+        return seconds * math.exp(_between(_corrections(curve, card, path, model), math.log(nbytes + 1)))
+    if facts.topology.host_of and facts.size <= MOST_COUNTED:
+        seconds += HOST_LINK.seconds(host_traffic(card, facts.topology, facts.root), nbytes)
     return seconds
 
 

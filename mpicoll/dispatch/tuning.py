@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -118,10 +118,10 @@ def in_force(wanted: Text, users: tuple[Text, ...], machine: MachineFacts) -> Tu
     return Tuning(tuple(used), machine, tuple(unused))
 
 
-def here() -> Tuning:
-    """Return the tables in force for a job on this host alone; its MPI library is known if it was loaded."""
+def here(hosts: int = 1) -> Tuning:
+    """Return the tables in force for a job on so many hosts like this one; its MPI library is known once loaded."""
     loaded = sys.modules.get("mpi4py.MPI")
-    machine = local(loaded.get_vendor()[0] if loaded else "")
+    machine = replace(local(loaded.get_vendor()[0] if loaded else ""), hosts=str(hosts))
     return in_force(asked_for(settings.tuning), users_tables(), machine)
 
 

@@ -5,11 +5,12 @@ from itertools import pairwise
 import pytest
 
 from mpicoll.algorithms import registry
-from mpicoll.cli.numbers import host_of_ranks, whole_numbers
 from mpicoll.pictures.film import film
 from mpicoll.pictures.links import link_chart
 from mpicoll.pictures.text import View, brief, draw, draw_before_and_after, fitted_cells, legend
+from mpicoll.ranges import whole_numbers
 from mpicoll.schedule.collectives import COLLECTIVES
+from mpicoll.schedule.topology import host_of_ranks
 
 
 def made(collective, algorithm, size, root=0, segments=1, hosts=()):

@@ -23,11 +23,14 @@ from mpicoll.runtime.context.contexts import context_of
 from mpicoll.runtime.mpi.environment import prepared
 from mpicoll.runtime.mpi.waiter import cores
 from mpicoll.runtime.paths import offer
+from mpicoll.schedule.topology import FLAT
 from mpicoll.version import __version__
 from mpicoll.versions import mpi_library, variables, versions
 
 #: seconds that another program may take
 _PATIENCE = 5.0
+#: topology of which nothing is said
+ONE_HOST = str(FLAT)
 #: folder of a core in Linux
 CPU = "/sys/devices/system/cpu/cpu{}"
 #: what nvidia-smi is asked for the state of all GPUs
@@ -46,7 +49,8 @@ def collect(
         backend: where this rank's arrays live.
         program: the module that measures.
     """
-    aware = context_of(comm).cuda_aware
+    context = context_of(comm)
+    aware = context.cuda_aware
     places = world.allgather(place(backend))
     hosts = Counter(one["host"] for one in places)
     return {
@@ -56,6 +60,7 @@ def collect(
         "commit": world.bcast(commit(Path(mpicoll.__file__).parents[1]) if world.rank == 0 else "", root=0),
         "ranks": world.size,
         "hosts": dict(hosts),
+        "topology": str(context.topology),
         "cores": {one["host"]: one["cores"] for one in places},
         "places": places,
         "cpu": cpu_name(),
@@ -90,6 +95,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         facts["command"],
         f"{version}, {facts['date']}",
         f"{where} ({facts['cpu']}; {_masks(facts['places'])})",
+        *([facts["topology"]] if facts.get("topology", ONE_HOST) != ONE_HOST else []),
         f"{facts['mpi']}, mpi4py {facts['mpi4py']}, NumPy {facts['numpy']}, Python {facts['python']}",
         f"buffers: {facts['buffers']}",
     ]

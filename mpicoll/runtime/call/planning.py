@@ -70,6 +70,7 @@ def plan_for(
         settings.segment_bytes,
         settings.reproducible if operands.row.reducing else "",
         gpus=context.gpus if operands.device >= 0 else 0,
+        topology=context.topology,
         not_native=not_native(operands),
     )
     limit, tuning = scratch_limit or settings.scratch_limit, context.tuning()

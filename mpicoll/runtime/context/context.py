@@ -29,6 +29,7 @@ from mpicoll.runtime.progress.operations import COMMON, Operation
 from mpicoll.runtime.progress.refusals import Refusals
 from mpicoll.runtime.progress.traffic import Traffic
 from mpicoll.schedule.program import TAGS
+from mpicoll.schedule.topology import Topology
 from mpicoll.settings import override, settings
 
 #: slots that calls which do not block take: so many are on their way at a time, the next ones wait for a slot
@@ -63,6 +64,7 @@ class Context(Traffic):
         cuda_aware: what was found out about device pointers in MPI, the same on all ranks.
         waiter: how to wait for messages.
         machine: on which its ranks are.
+        topology: which of them are on one host.
         tables: rank 0's user's tuning tables.
         gpus: number of GPUs of all ranks, 0 before the first call on them.
         cache: calls that need not be decided again.
@@ -75,6 +77,7 @@ class Context(Traffic):
     waiter: Waiter
     machine: MachineFacts
     tables: tuple[Text, ...]
+    topology: Topology
 
     def __init__(self, parent: MPI.Intracomm, rules: str) -> None:
         """Start to duplicate the parent and to compare settings; local."""
@@ -109,7 +112,8 @@ class Context(Traffic):
         facts: list[RankFacts] = yield from exchanged(self.comm, own)
         try:
             compare([one.settings for one in facts])
-            self.machine, self.tables = of_ranks((one.host, one.machine) for one in facts), facts[0].tables
+            self.machine, self.tables = of_ranks((one.place, one.machine) for one in facts), facts[0].tables
+            self.topology = Topology.of([one.place for one in facts])
             self.tuning()
         except (MismatchError, ValueError) as error:  # settings differ, or a tuning table has a mistake
             self.refused = error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from mpi4py import MPI
@@ -14,6 +16,7 @@ from mpicoll.dispatch.tuning import Text
 from mpicoll.errors import MismatchError
 from mpicoll.runtime.mpi import cuda_aware
 from mpicoll.runtime.mpi.roll_call import Address
+from mpicoll.schedule.topology import AUTO, ONE_HOST, host_of_ranks
 from mpicoll.settings import settings
 
 #: settings on which ranks must agree, since a choice or a tag depends on them
@@ -31,6 +34,7 @@ AGREED = (
     "debug",
     "timeout",
     "native",
+    "topology",
 )
 
 
@@ -42,6 +46,7 @@ class RankFacts:
         settings: those on which ranks must agree, and the communicator's rules.
         awareness: whether its MPI takes device pointers.
         host: name of its host.
+        place: what tells its host from others; ranks of one host have the same.
         id: a random name; rank 0's becomes the communicator's.
         address: where its calls are asked for, None without a time limit.
         machine: its host.
@@ -51,6 +56,7 @@ class RankFacts:
     settings: dict[str, Any]
     awareness: cuda_aware.Awareness
     host: str
+    place: str
     id: str
     address: Address | None
     machine: MachineFacts
@@ -72,7 +78,31 @@ def own_facts(mine: dict[str, Any], address: Address | None, rank: int) -> RankF
     """Return this rank's facts."""
     host, awareness = MPI.Get_processor_name(), cuda_aware.decide()
     tables = tuning.users_tables() if rank == 0 else ()
-    return RankFacts(mine, awareness, host, secrets.token_hex(8), address, local(MPI.get_vendor()[0]), tables)
+    name, machine = secrets.token_hex(8), local(MPI.get_vendor()[0])
+    return RankFacts(mine, awareness, host, _place(host), name, address, machine, tables)
+
+
+def _place(host: str) -> str:
+    """Return what tells this rank's host from others: its name and its start, or what the setting says.
+
+    Raises:
+        ValueError: the setting names the hosts of other numbers of ranks.
+    """
+    if settings.topology == ONE_HOST:
+        return ""
+    if settings.topology == AUTO:
+        return f"{host} {_boot()}"
+    world = MPI.COMM_WORLD
+    return str(host_of_ranks(settings.topology.removeprefix("hosts="), world.size)[world.rank])
+
+
+@cache
+def _boot() -> str:
+    """Return the name that Linux gave itself when it started, "" where there is none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def compare(all_settings: list[dict[str, Any]]) -> None:

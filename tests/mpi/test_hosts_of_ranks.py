@@ -1,0 +1,75 @@
+"""Communicators on several hosts, which the setting `topology` makes of one: all is right, and ranks choose alike."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import mpicoll
+from mpi.calling import check
+from mpi.cases import Case
+from mpicoll.algorithms import registry
+from mpicoll.runtime.context.contexts import context_of
+from mpicoll.schedule.topology import FLAT, Topology
+
+pytestmark = pytest.mark.many_ranks
+
+SIZE = MPI.COMM_WORLD.Get_size()
+RANK = MPI.COMM_WORLD.Get_rank()
+METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m != "Barrier"]
+CYCLIC = ",".join("+".join(map(str, range(k, SIZE, 2))) for k in range(2) if k < SIZE)
+
+
+@pytest.fixture(params=["hosts=2", "cyclic"])
+def comm(request):
+    with mpicoll.override(topology=CYCLIC if request.param == "cyclic" else request.param):
+        made = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
+        yield made
+        made.Free()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_results_are_right_whatever_is_chosen(comm, method):
+    for count in (3, 3000):
+        pattern = "uneven" if method.endswith("v") else ""
+        check(comm, Case(method, None, count, pattern, root=SIZE - 1))
+
+
+def test_parts_of_a_communicator_keep_the_hosts_of_their_ranks(comm):
+    """Every second rank, in the opposite order."""
+    comm.Barrier()
+    whole = context_of(comm).topology.host_of or (0,) * SIZE
+    part = comm.Split(RANK % 2, -RANK)
+    part.Barrier()
+    ranks = [rank for rank in range(SIZE) if rank % 2 == RANK % 2][::-1]
+    assert context_of(part).topology == Topology.of([whole[rank] for rank in ranks])
+    part.Free()
+
+
+def test_all_ranks_choose_alike(comm):
+    for nbytes in (8, 1 << 12, 1 << 18):
+        plan = comm.Get_plan("Allreduce", np.zeros(nbytes, "u1"), np.zeros(nbytes, "u1"), MPI.MAX)
+        assert len(set(MPI.COMM_WORLD.allgather(plan.choice))) == 1
+
+
+def test_without_the_setting_ranks_of_one_host_are_together(world):
+    world.Barrier()
+    assert context_of(world).topology is FLAT
+
+
+def test_a_topology_of_other_numbers_of_ranks_is_refused_on_all_ranks():
+    with mpicoll.override(topology=f"0-{SIZE},{SIZE + 1}" if SIZE > 1 else "1-2"):
+        own = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
+        if SIZE > 1:
+            own.Barrier()  # more ranks than there are do no harm
+        else:
+            with pytest.raises(ValueError, match="is on one host"):
+                own.Barrier()
+
+
+@pytest.mark.skipif(SIZE == 1, reason="one rank has no other setting than itself")
+def test_ranks_with_other_topologies_are_told():
+    with mpicoll.override(topology=f"hosts={1 + RANK % 2}"):
+        own = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
+        said = "setting 'topology' is 'hosts=1' on rank 0, 'hosts=2' on rank 1"
+        with pytest.raises(mpicoll.MismatchError, match=said):
+            own.Barrier()

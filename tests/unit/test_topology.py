@@ -1,0 +1,129 @@
+"""Topologies, the traffic between hosts that follows from them, and what is chosen because of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mpicoll
+from mpicoll.algorithms import known
+from mpicoll.algorithms.registry import get
+from mpicoll.analysis.host_traffic import HostLink, HostTraffic, host_traffic
+from mpicoll.dispatch.facts import Facts
+from mpicoll.dispatch.select import candidates
+from mpicoll.dispatch.tuning import here
+from mpicoll.schedule import COLLECTIVES
+from mpicoll.schedule.ir import Recv
+from mpicoll.schedule.topology import FLAT, Topology, forced, host_of_ranks
+
+BLOCK, CYCLIC = "0-3,4-7", "0+2+4+6,1+3+5+7"
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "expected"),
+    [
+        ("hosts=2", 8, "2 hosts: 0-3, 4-7"),
+        ("hosts=2", 5, "2 hosts: 0-1, 2-4"),
+        (CYCLIC, 8, "2 hosts: 0+2+4+6, 1+3+5+7"),
+        ("4-7,0-3", 8, "2 hosts: 0-3, 4-7"),
+        ("hosts=1", 8, "one host"),
+        ("auto", 8, "one host"),
+        ("flat", 8, "one host"),
+        ("hosts=8", 3, "3 hosts: 0, 1, 2"),
+    ],
+)
+def test_the_setting_says_which_ranks_are_on_one_host(text, size, expected):
+    assert str(forced(text, size)) == expected
+
+
+@pytest.mark.parametrize(("text", "size"), [("0-2,4-7", 8), ("0-4,4-7", 8), ("0-3", 8)])
+def test_each_rank_is_on_one_host(text, size):
+    with pytest.raises(ValueError, match="each of the ranks 0 to 7 is on one host"):
+        host_of_ranks(text, size)
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=9))
+def test_topologies_are_equal_where_the_same_ranks_are_together(names):
+    topology = Topology.of(names)
+    renamed = Topology.of([name * 2 for name in names])
+    assert topology is renamed
+    assert hash(topology) == hash(Topology(topology.host_of))
+    if len(set(names)) == 1:
+        assert topology is FLAT
+        return
+    assert topology.hosts == len(set(names))
+    assert sorted(rank for group in topology.groups for rank in group) == list(range(len(names)))
+    together = {(a, b) for group in topology.groups for a in group for b in group}
+    assert together == {(a, b) for a, x in enumerate(names) for b, y in enumerate(names) if x == y}
+
+
+@pytest.mark.parametrize(
+    ("collective", "algorithm", "text", "expected"),
+    [
+        ("allreduce", "reduce_scatter_allgather", BLOCK, HostTraffic(2, 1.0)),
+        ("allreduce", "reduce_scatter_allgather", CYCLIC, HostTraffic(2, 4.0)),
+        ("allreduce", "two_shot", BLOCK, HostTraffic(2, 4.0)),
+        ("allreduce", "ring", BLOCK, HostTraffic(14, 1.75)),
+        ("bcast", "linear", BLOCK, HostTraffic(1, 4.0)),
+        ("bcast", "binomial", BLOCK, HostTraffic(1, 1.0)),
+        ("bcast", "binomial", CYCLIC, HostTraffic(1, 4.0)),
+        ("alltoall", "linear", BLOCK, HostTraffic(1, 2.0)),
+    ],
+)
+def test_traffic_by_hand(collective, algorithm, text, expected):
+    """Message size of an alltoall: what one rank sends; 4 ranks of a host send half of it to the other."""
+    assert host_traffic(get(collective, algorithm), forced(text, 8)) == expected
+
+
+@pytest.mark.parametrize("text", [BLOCK, CYCLIC, "hosts=3", "0,1-7"])
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_what_hosts_receive_is_what_they_are_sent(collective, text):
+    """Counted once more, from the receives."""
+    topology, size = forced(text, 8), 8
+    for card in (card for card in known(collective) if not card.refuses(size)):
+        for root in (0, 5) if card.row.rooted else (0,):
+            entering, leaving = [0] * 8, [0] * 8
+            for rank in range(size):
+                for step in card.schedule(rank, size, root).steps:
+                    for one in step.messages:
+                        if isinstance(one, Recv) and topology.host_of[one.peer] != topology.host_of[rank]:
+                            entering[topology.host_of[rank]] += len(one.target)
+                            leaving[topology.host_of[one.peer]] += len(one.target)
+            found = host_traffic(card, topology, root)
+            assert found.vectors == max(entering + leaving) / card.vector_blocks(size)
+            assert (found.rounds == 0) == (found.vectors == 0)
+
+
+def test_the_time_of_traffic():
+    assert HostLink(2.0, 0.5).seconds(HostTraffic(3, 1.5), 8) == 3 * 2.0 + 1.5 * 8 * 0.5
+
+
+@pytest.mark.parametrize("text", [BLOCK, CYCLIC, "0-4,5-7", "hosts=4"])
+def test_long_vectors_take_what_sends_least_over_the_network(text):
+    topology = forced(text, 8)
+    for collective in ("allreduce", "allgather", "reduce_scatter", "bcast"):
+        with mpicoll.override(topology=text, tuning="model"):
+            plan = mpicoll.plan(collective, size=8, nbytes=16 << 20)
+        able = [get(collective, c.choice.algorithm) for c in candidates(plan.key.asked) if c.seconds is not None]
+        least = min(host_traffic(card, topology).vectors for card in able)
+        assert host_traffic(get(collective, plan.algorithm), topology).vectors <= 1.3 * least
+
+
+def test_one_host_changes_nothing():
+    for hosts in ("auto", "flat", "hosts=1"):
+        with mpicoll.override(topology=hosts):
+            assert mpicoll.plan("allreduce", size=8, nbytes=1 << 19).key.facts == Facts(
+                "allreduce", 8, 1 << 19, paths=("host",)
+            )
+
+
+def test_a_plan_says_where_ranks_are():
+    with mpicoll.override(topology=CYCLIC):
+        text = str(mpicoll.plan("allreduce", size=8, nbytes=1 << 19, rank=3))
+    assert text.startswith("allreduce of 512K on 8 ranks (host arrays, rank 3, 2 hosts: 0+2+4+6, 1+3+5+7)\n")
+
+
+def test_tables_of_one_host_are_not_in_force_on_two():
+    assert not any(table.machine.hosts == "1" for table in here(2).tables)
+    with mpicoll.override(topology="hosts=2"):
+        plan = mpicoll.plan("allreduce", size=8, nbytes=1 << 19)
+    assert not any(table.machine.hosts == "1" for table in plan.key.tuning.tables)
