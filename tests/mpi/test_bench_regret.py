@@ -24,7 +24,7 @@ def regret(folder, arguments):
 def test_each_cell_has_a_row_on_each_number_of_ranks(folder, capfd):
     numbers = sorted({2, SIZE})
     status, found = regret(
-        folder, f"--op allreduce,bcast --bytes 24,1200 --budget 4 --ranks {','.join(map(str, numbers))}"
+        folder, f"--op allreduce,bcast --bytes 24,1200 --budget 12 --ranks {','.join(map(str, numbers))}"
     )
     assert (status, found["end"]["verdict"]) == (0, "measured")
     cells = [(n, op, nbytes) for n in numbers for op in ("allreduce", "bcast") for nbytes in (24, 1200)]
