@@ -1,4 +1,4 @@
-"""The blocking collectives: signatures and documentation; all but Barrier go through `Communicator._run`.
+"""The blocking collectives: signatures and documentation; all go through `Communicator._run`.
 
 In every method, n is a number of elements, p the number of ranks, and dtypes are equal in both
 buffers.  A buffer is an array, or a list of array, count and displacement (the element that it starts
@@ -28,6 +28,8 @@ from mpicoll.buffers import AnyOp, BufferSpec, Counts, OrInPlace, OrNone
 
 #: an algorithm's name, or None to choose
 Algorithm = str | None
+#: of a barrier, which is remembered as calls of two buffers are
+NO_BUFFERS = None, None
 
 
 class Blocking:
@@ -36,15 +38,12 @@ class Blocking:
     def _run(self, method: str, arguments: tuple[Any, ...], algorithm: Algorithm, stream: Any) -> None:
         raise NotImplementedError
 
-    def _run_in_turn(self, method: str, arguments: tuple[Any, ...], algorithm: Algorithm, stream: Any) -> None:
-        raise NotImplementedError
-
     def _gathered_counts(self, sendbuf: Any, recvbuf: Any) -> list[int]:
         raise NotImplementedError
 
     def Barrier(self, *, algorithm: Algorithm = None) -> None:
         """Return when every rank has called it."""
-        return self._run_in_turn("Barrier", (), algorithm, None)
+        return self._run("Barrier", NO_BUFFERS, algorithm, None)
 
     def Bcast(self, buf: BufferSpec, root: int = 0, *, algorithm: Algorithm = None, stream: Any = None) -> None:
         """Send n elements from the root to all ranks.

@@ -184,11 +184,6 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Typed, Deriv
         finally:
             context.end_turn()
 
-    def _run_any(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> None:
-        """Do a blocking call, with or without buffers; arguments as in `Call`."""
-        run = self._run if len(arguments) > 1 else self._run_in_turn
-        run(method, arguments, algorithm, stream)
-
     def _begin(self, method: str, arguments: tuple[Any, ...], algorithm: Any, stream: Any) -> Request:
         """Start a nonblocking call; local; arguments as in `Call`."""
         context = self._context

@@ -19,8 +19,6 @@ from mpi4py import MPI
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: methods one of which each blocking method ends in
-_RUNS = ("_run", "_run_in_turn")
 _INFO = inspect.Parameter("info", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=MPI.INFO_NULL, annotation="MPI.Info")
 
 
@@ -53,7 +51,7 @@ class Form:
         """
         assert isinstance(blocking, FunctionType)
         code = blocking.__code__
-        code = code.replace(co_name=name, co_names=tuple(self.verb if n in _RUNS else n for n in code.co_names))
+        code = code.replace(co_name=name, co_names=tuple(self.verb if n == "_run" else n for n in code.co_names))
         names = {"__name__": self.module, self.result.__name__: self.result}  # the latter for typing.get_type_hints
         copy = FunctionType(code, blocking.__globals__ | names, name, blocking.__defaults__, blocking.__closure__)
         copy.__kwdefaults__ = blocking.__kwdefaults__

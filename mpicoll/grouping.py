@@ -87,8 +87,6 @@ class _Collecting:
         call = method, arguments, algorithm, stream
         self._group.calls += each_of(call) if list in map(type, arguments) or tuple in map(type, arguments) else (call,)
 
-    _run_in_turn = _run
-
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         if dest != MPI.PROC_NULL:
             self._group.messages.append((True, buf, dest, tag))

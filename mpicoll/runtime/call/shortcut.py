@@ -30,6 +30,7 @@ from mpicoll.runtime.call.buffer_check import buffer_check
 from mpicoll.runtime.call.call_key import UnreadableError
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.remembered import Identity, Remembered
+from mpicoll.runtime.paths.native import NativeCall
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.program.local_work import Action
 from mpicoll.runtime.progress import running
@@ -104,7 +105,11 @@ def _actions(context: Context, call: Remembered, bound: Bound) -> list[Action]:
     """Return what a call that takes the shortcut does."""
     if bound.limited:
         return [partial(running.run, bound, context)]
-    return bound.actions if call.operands.device >= 0 else [bound.run]
+    if call.operands.device >= 0:
+        return bound.actions
+    if len(bound.actions) == 1 and isinstance(bound.actions[0], NativeCall):
+        return [bound.actions[0].call]
+    return [bound.run]
 
 
 def noted(

@@ -169,7 +169,7 @@ def _run_known(known_by: Hashable, calls: Callable[[], list[GroupedCall]], conte
                 grouped.groups.note(key, parts, _buffers(read), keep=rest)
         try:
             for part in parts:
-                part.run(calls, comm._run_any)
+                part.run(calls, comm._run)
         except BaseException:
             if context.broken:  # a kernel may still use the arrays
                 faults.abandoned.append((context, calls()))
