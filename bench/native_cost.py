@@ -13,10 +13,10 @@ import sys
 import time
 from collections.abc import Callable
 
-import numpy as np
-from mpi4py import MPI
+import mpicoll  # before MPI starts: it puts a UCX that knows CUDA under the MPI
 
-import mpicoll
+import numpy as np  # isort: skip
+from mpi4py import MPI  # isort: skip
 
 WORLD = MPI.COMM_WORLD
 SIZES = (8, 1 << 10, 1 << 16, 1 << 20, 1 << 24)

@@ -7,6 +7,7 @@ from mpicoll.algorithms import (  # noqa: F401  (imported so that they register)
     barrier,
     bcast,
     gather,
+    on_hosts,
     reduce,
     reduce_scatter,
     scan,

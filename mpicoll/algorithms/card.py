@@ -11,6 +11,7 @@ from mpicoll.algorithms import space
 from mpicoll.schedule.collectives import COLLECTIVES, Collective
 from mpicoll.schedule.ir import Schedule
 from mpicoll.schedule.patterns import power_of_two as is_power_of_two
+from mpicoll.schedule.topology import FLAT, Topology
 
 #: sizes for which a user's algorithm is verified when it is registered
 SIZES_AT_REGISTRATION = range(1, 18)
@@ -29,7 +30,7 @@ class Algorithm:
     Attributes:
         name: the literature's name.
         collective: the row of the table that it performs.
-        function: (rank, size) or (rank, size, root) -> Schedule, pure.
+        function: (rank, size) or (rank, size, root) -> Schedule, pure; `by_hosts` with a topology behind these.
         cost: its time as an expression; see `mpicoll.analysis.cost`.
         reference: where it comes from.
         forwards: ranks pass on other ranks' blocks, so that all must know all counts;
@@ -47,6 +48,7 @@ class Algorithm:
         packed: the same where blocks are cut into segments, so that messages of several blocks are
             packed; "" for as many.
         verified: it is proven before it serves.
+        by_hosts: its schedules depend on which ranks are on one host; nobody but the caller chooses it for one host.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Algorithm:
     scratch: str = ""
     packed: str = ""
     verified: bool = True
+    by_hosts: bool = False
 
     @property
     def row(self) -> Collective:
@@ -76,13 +79,18 @@ class Algorithm:
         """The docstring: what it does and when it wins."""
         return inspect.cleandoc(self.function.__doc__ or "")
 
-    def schedule(self, rank: int, size: int, root: int = 0) -> Schedule:
+    def schedule(self, rank: int, size: int, root: int = 0, topology: Topology = FLAT) -> Schedule:
         """Return one rank's schedule."""
-        return self.function(rank, size, root) if self.row.rooted else self.function(rank, size)
+        hosts = (topology,) if self.by_hosts else ()
+        return self.function(rank, size, root, *hosts) if self.row.rooted else self.function(rank, size, *hosts)
 
-    def schedules(self, size: int, root: int = 0) -> list[Schedule]:
+    def schedules(self, size: int, root: int = 0, topology: Topology = FLAT) -> list[Schedule]:
         """Return all ranks' schedules."""
-        return [self.schedule(rank, size, root) for rank in range(size)]
+        return [self.schedule(rank, size, root, topology) for rank in range(size)]
+
+    def level_size(self, size: int, topology: Topology) -> int:
+        """Return the number of ranks with which its cost is evaluated: of the largest host, where it is `by_hosts`."""
+        return max(map(len, topology.groups), default=size) if self.by_hosts else size
 
     def vector_blocks(self, size: int) -> int:
         """Return the number of blocks that make up a message size (see dispatch.plan)."""
@@ -138,7 +146,12 @@ class Algorithm:
         return needs
 
     def refuses(
-        self, size: int, *, commutative: bool = True, counts_known: bool = True, left_fold: bool = False
+        self,
+        size: int,
+        *,
+        commutative: bool = True,
+        counts_known: bool = True,
+        left_fold: bool = False,
     ) -> str | None:
         """Return the reason why it cannot serve, None if it can.
 
@@ -148,6 +161,19 @@ class Algorithm:
             counts_known: all ranks know all ranks' counts.
             left_fold: ranks must be combined from left to right.
         """
+        why = self._refuses_size(size)
+        if why:
+            return why
+        if self.row.reducing and not commutative and not self.ordered:
+            return "needs a commutative operator"
+        if self.row.reducing and left_fold and not self.left_fold:
+            return "does not combine ranks from left to right, as reproducible='ranks' demands"
+        if self.forwards and not counts_known:
+            return "passes on other ranks' blocks, whose counts not all ranks know in this call"
+        return None
+
+    def _refuses_size(self, size: int) -> str | None:
+        """Return the reason why it cannot serve a number of ranks, None if it can."""
         if self.power_of_two and not is_power_of_two(size):
             return f"needs a power-of-two number of ranks, got {size}"
         if self.even and size % 2 and size > 1:
@@ -156,12 +182,6 @@ class Algorithm:
             return f"needs at least {self.min_size} ranks, got {size}"
         if size > MOST_PROVEN and self.provable:
             return f"is proven for at most {MOST_PROVEN} ranks, got {size}; {REMEDY}"
-        if self.row.reducing and not commutative and not self.ordered:
-            return "needs a commutative operator"
-        if self.row.reducing and left_fold and not self.left_fold:
-            return "does not combine ranks from left to right, as reproducible='ranks' demands"
-        if self.forwards and not counts_known:
-            return "passes on other ranks' blocks, whose counts not all ranks know in this call"
         return None
 
 

@@ -61,7 +61,7 @@ def host_traffic(card: Algorithm, topology: Topology, root: int = 0) -> HostTraf
     leaving, entering, rounds = Counter[int](), Counter[int](), 0
     for rank, here in enumerate(host_of):
         own = 0
-        for one in card.schedule(rank, size, root).steps:
+        for one in card.schedule(rank, size, root, topology).steps:
             far = [m for m in one.messages if isinstance(m, Send) and host_of[m.peer] != here]
             own += bool(far)
             for message in far:

@@ -22,6 +22,7 @@ from mpicoll.analysis.form import check_counts, check_kinds
 from mpicoll.analysis.verify import PIPELINES, Proof, verify
 from mpicoll.errors import ScheduleError, UnsupportedError
 from mpicoll.schedule.ir import Reduce, Schedule, Send
+from mpicoll.schedule.topology import FLAT, Topology
 
 #: cells that the operations of all ranks name together: what is proven in about a second on one core of 2026
 MOST_CELLS = 30_000
@@ -57,7 +58,7 @@ def _check_expression(what: str, text: str, sizes: list[int]) -> None:
             raise ValueError(f"blocks {text!r} with p={size} is {value:g}, no whole number from 1 on")
 
 
-def prove(card: Algorithm, size: int, root: int = 0, *, planned: bool = True) -> Space:
+def prove(card: Algorithm, size: int, root: int = 0, *, planned: bool = True, topology: Topology = FLAT) -> Space:
     """Prove an algorithm for one size and root, and what its card claims and declares.
 
     Args:
@@ -65,6 +66,7 @@ def prove(card: Algorithm, size: int, root: int = 0, *, planned: bool = True) ->
         size: number of ranks.
         root: the root, where there is one.
         planned: the planner's orders, too.
+        topology: which ranks are on one host.
 
     Returns:
         The space that the schedules need.
@@ -72,7 +74,7 @@ def prove(card: Algorithm, size: int, root: int = 0, *, planned: bool = True) ->
     Raises:
         ScheduleError: naming collective, algorithm, size and root.
     """
-    return _prove(card, _schedules(card, size, root), root, PIPELINES if planned else ())
+    return _prove(card, _schedules(card, size, root, topology), root, PIPELINES if planned else ())
 
 
 def check_waste(card: Algorithm, size: int, spaces: Sequence[Space]) -> None:
@@ -111,11 +113,11 @@ def _prove(card: Algorithm, schedules: list[Schedule], root: int, pipelines: tup
     return needed
 
 
-def _schedules(card: Algorithm, size: int, root: int) -> list[Schedule]:
+def _schedules(card: Algorithm, size: int, root: int, topology: Topology) -> list[Schedule]:
     """Return all ranks' schedules; whatever a user's function raises or returns instead is a ScheduleError."""
     where = _where(card, size, root)
     try:
-        found = card.schedules(size, root)
+        found = card.schedules(size, root, topology)
     except Exception as error:
         raise ScheduleError(f"{where}: its function raises {type(error).__name__}: {error}") from error
     for rank, schedule in enumerate(found):
@@ -150,26 +152,26 @@ def _false_space(card: Algorithm, needed: Space, size: int) -> str:
     return ""
 
 
-def demand(card: Algorithm, size: int, root: int) -> None:
+def demand(card: Algorithm, size: int, root: int, topology: Topology = FLAT) -> None:
     """Raise the reason for which an algorithm must not serve a size and root, if there is one."""
-    found = doubt(card, size, root)
+    found = doubt(card, size, root, topology)
     if found:
         kind, why = found
         raise kind(why)
 
 
 @lru_cache(maxsize=4096)
-def doubt(card: Algorithm, size: int, root: int) -> tuple[type[Exception], str] | None:
+def doubt(card: Algorithm, size: int, root: int, topology: Topology = FLAT) -> tuple[type[Exception], str] | None:
     """Return (error's type, its text) if an algorithm must not serve a size and root, else None.
 
-    Only a user's algorithm at a size that is new costs anything: it is proven here, once.
+    A user's algorithm at a size that is new costs something, and one for several hosts: it is proven here, once.
     """
-    if not card.provable or size in SIZES_AT_REGISTRATION:
+    if size > MOST_PROVEN if card.by_hosts else not card.provable or size in SIZES_AT_REGISTRATION:
         return None
     try:
-        schedules = _schedules(card, size, root)
+        schedules = _schedules(card, size, root, topology)
         cells = _cells(schedules)
-        if cells > MOST_CELLS:
+        if cells > MOST_CELLS and not card.by_hosts:
             why = f"names {cells} cells on {size} ranks, more than are proven in a second ({MOST_CELLS}); {REMEDY}"
             return UnsupportedError, f"{card.collective}: {card.name!r} {why}"
         _prove(card, schedules, root, ())

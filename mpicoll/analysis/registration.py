@@ -9,12 +9,15 @@ from mpicoll.algorithms.card import MOST_PROVEN, SIZES_AT_REGISTRATION, Algorith
 from mpicoll.algorithms.registry import Function
 from mpicoll.analysis.proof import check_card, check_waste, prove
 from mpicoll.schedule.collectives import collective
+from mpicoll.schedule.topology import FLAT, Topology, tried
 
 #: where it accepts none of the small sizes, so many of the smallest that it accepts are proven
 SIZES_INSTEAD = 3
 
-#: (size, root, whether the planner's orders are proven, too)
-ProvenCase = tuple[int, int, bool]
+#: ranks up to which the planner's orders are proven of algorithms for several hosts
+PLANNED = 8
+#: (size, root, whether the planner's orders are proven, too, which ranks are on one host)
+ProvenCase = tuple[int, int, bool, Topology]
 
 
 def algorithm(
@@ -101,33 +104,39 @@ def _cases_at_registration(card: Algorithm) -> Iterator[ProvenCase]:
     """Yield the cases that are proven of a new algorithm: small sizes, or the smallest that it accepts."""
     small = [size for size in SIZES_AT_REGISTRATION if not card.refuses(size)]
     for size in small:
-        yield from ((size, root, True) for root in (range(size) if card.row.rooted else (0,)))
+        yield from ((size, root, True, FLAT) for root in (range(size) if card.row.rooted else (0,)))
     large = [] if small else [size for size in range(card.min_size, MOST_PROVEN + 1) if not card.refuses(size)]
     for size in large[:SIZES_INSTEAD]:
-        yield from ((size, root, False) for root in ((0, size - 1) if card.row.rooted else (0,)))
+        yield from ((size, root, False, FLAT) for root in ((0, size - 1) if card.row.rooted else (0,)))
 
 
 def verify_algorithm(card: Algorithm, sizes: Iterable[int], roots: Callable[[int], Iterable[int]] = range) -> int:
     """Verify an algorithm for all sizes that it accepts and all roots given for a size.
 
+    One for several hosts is verified on several topologies of each size.
+
     Returns:
-        The number of (size, root) cases proven.
+        The number of cases proven.
 
     Raises:
         ScheduleError: naming collective, algorithm, size and root.
         ValueError: the card declares something that makes no sense.
     """
-    accepted = (size for size in sizes if not card.refuses(size))
-    return _prove(
-        card, ((size, root, True) for size in accepted for root in (roots(size) if card.row.rooted else (0,)))
+    accepted = [size for size in sizes if not card.refuses(size)]
+    where = [(size, topology) for size in accepted for topology in ((FLAT, *tried(size)) if card.by_hosts else (FLAT,))]
+    cases = (
+        (n, root, not card.by_hosts or n <= PLANNED, hosts)
+        for n, hosts in where
+        for root in (roots(n) if card.row.rooted else (0,))
     )
+    return _prove(card, cases)
 
 
 def _prove(card: Algorithm, cases: Iterable[ProvenCase]) -> int:
     """Check the declarations of a card, then prove the cases; return their number."""
     check_card(card)
-    found = [(size, prove(card, size, root, planned=planned)) for size, root, planned in cases]
+    found = [(n, prove(card, n, root, planned=planned, topology=hosts)) for n, root, planned, hosts in cases]
     largest = max((size for size, _ in found), default=0)
-    if found:
+    if found and not card.by_hosts:  # whose declarations bound what all topologies need
         check_waste(card, largest, [space for size, space in found if size == largest])
     return len(found)

@@ -25,7 +25,7 @@ from mpicoll.dispatch.select import Candidate, candidates
 from mpicoll.dispatch.tuning import here
 from mpicoll.schedule.collectives import collective
 from mpicoll.schedule.ir import Schedule
-from mpicoll.schedule.topology import forced
+from mpicoll.schedule.topology import FLAT, Topology, forced
 from mpicoll.settings import settings
 
 #: methods of which not all ranks know all counts, and so none the message size
@@ -150,12 +150,11 @@ def _planned(key: PlanKey, revision: int) -> Plan:
         return NativePlan(key, NATIVE, 1, 1, beside.path, reason, beside.schedule, beside=beside)
     choice, lanes = limited(asked, key.facts, key.scratch_limit)
     card = registry.get(key.facts.collective, choice.algorithm)
-    schedule = schedule_of(card, key.rank, key.facts.size, key.root)
+    schedule = schedule_of(card, key.rank, key.facts.size, key.root, key.facts.topology)
     return Plan(key, choice.algorithm, choice.segments, lanes, choice.path, reason, schedule)
 
 
-@lru_cache(maxsize=256)
-def schedule_of(card: Algorithm, rank: int, size: int, root: int) -> Schedule:
+def schedule_of(card: Algorithm, rank: int, size: int, root: int, topology: Topology = FLAT) -> Schedule:
     """Return a rank's schedule, which calls of all message sizes share.
 
     Args:
@@ -163,8 +162,14 @@ def schedule_of(card: Algorithm, rank: int, size: int, root: int) -> Schedule:
         rank: whose schedule it is.
         size: number of ranks.
         root: the root, 0 where there is none.
+        topology: which ranks are on one host.
     """
-    return card.schedule(rank, size, root)
+    return _schedule_of(card, rank, size, root, topology if card.by_hosts else FLAT)
+
+
+@lru_cache(maxsize=256)
+def _schedule_of(card: Algorithm, rank: int, size: int, root: int, topology: Topology) -> Schedule:
+    return card.schedule(rank, size, root, topology)
 
 
 def plan(

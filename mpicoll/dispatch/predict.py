@@ -74,9 +74,10 @@ def _seconds(card: Algorithm, facts: Facts, path: str, cut: int, model: CostMode
         curve: what was measured of the algorithm, None for nothing.
     """
     nbytes = facts.nbytes or 0
-    seconds = model.seconds(card.cost, facts.size, nbytes, cut)
     if curve:  # times that were measured have the traffic in them
+        seconds = model.seconds(card.cost, facts.size, nbytes, cut)
         return seconds * math.exp(_between(_corrections(curve, card, path, model), math.log(nbytes + 1)))
+    seconds = model.seconds(card.cost, card.level_size(facts.size, facts.topology), nbytes, cut)
     if facts.topology.host_of and facts.size <= MOST_COUNTED:
         seconds += HOST_LINK.seconds(host_traffic(card, facts.topology, facts.root), nbytes)
     return seconds

@@ -99,6 +99,8 @@ def candidates(facts: Facts, tuning: Tuning = UNTUNED) -> list[Candidate]:
     needs = facts.needs
     for card in registry.known(facts.collective):
         why = _refusal(card, facts, needs) if card.cost else card.refuses(facts.size, **needs) or "declares no cost"
+        if card.by_hosts and not facts.topology.host_of:
+            why = why or "is for several hosts"
         if why:
             found.append(Candidate(Choice(card.name), None, why))
             continue
@@ -110,7 +112,7 @@ def candidates(facts: Facts, tuning: Tuning = UNTUNED) -> list[Candidate]:
 
 def _refusal(card: Algorithm, facts: Facts, needs: dict[str, bool]) -> str | None:
     """Return the reason why an algorithm cannot serve or must not, None if it may; it is proven if it has to be."""
-    found = None if (why := card.refuses(facts.size, **needs)) else doubt(card, facts.size, facts.root)
+    found = None if (why := card.refuses(facts.size, **needs)) else doubt(card, facts.size, facts.root, facts.topology)
     return found[1] if found else why
 
 
@@ -141,7 +143,7 @@ def _forced(choice: Choice, facts: Facts, tuning: Tuning) -> Choice:
             raise UnsupportedError(f"{facts.collective}: {NATIVE!r} would not do the same: {facts.not_native}")
         return choice
     card = registry.require(facts.collective, choice.algorithm, facts.size, **facts.needs)
-    demand(card, facts.size, facts.root)
+    demand(card, facts.size, facts.root, facts.topology)
     if choice.path and choice.path not in facts.paths:
         usable = ", ".join(facts.paths)
         raise UnsupportedError(

@@ -8,10 +8,11 @@ A setting may force one, `hosts=2` or `0-3,4-7`, to try and to test what several
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
+from random import Random
 
 from mpicoll.ranges import whole_numbers
 from mpicoll.schedule.ir import ranges
@@ -70,6 +71,24 @@ def _known(host_of: tuple[int, ...]) -> Topology:
 
 
 FLAT = Topology()
+#: ranks up to which all numbers of hosts are tried
+MOST_TRIED = 8
+
+
+def tried(size: int) -> Iterator[Topology]:
+    """Yield topologies of some number of ranks for a proof: hosts in blocks, in turns and at random, and uneven ones.
+
+    Up to 8 ranks there are 2, 3 and 4 hosts, else one of these numbers.
+    """
+    chance = Random(size)
+    for hosts in range(2, min(4, size) + 1) if size <= MOST_TRIED else (2 + size % 3,):
+        block = [rank * hosts // size for rank in range(size)]
+        yield Topology.of(block)
+        yield Topology.of([rank % hosts for rank in range(size)])
+        yield Topology.of(chance.sample(block, size))
+    if size > 2:
+        yield Topology.of([min(rank, 1) for rank in range(size)])
+        yield Topology.of([int(8 * rank >= 5 * size) for rank in range(size)])
 
 
 def forced(text: str, size: int) -> Topology:

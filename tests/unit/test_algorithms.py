@@ -71,13 +71,13 @@ def test_a_second_reading_finds_the_same_results_and_order(card):
 @pytest.mark.slow
 def test_ordered_is_claimed_exactly_where_it_is_proven(card):
     proven = all(proof.ordered for (size, _), proof in proofs(card).items() if size in CLAIMED)
-    assert card.ordered == (card.row.reducing and proven)
+    assert card.ordered == (card.row.reducing and proven and not card.by_hosts)  # whose order depends on the hosts
 
 
 @pytest.mark.slow
 def test_a_left_fold_is_claimed_exactly_where_it_is_proven(card):
     proven = all(proof.left_fold for (size, _), proof in proofs(card).items() if size in CLAIMED)
-    assert card.left_fold == (card.row.reducing and proven)
+    assert card.left_fold == (card.row.reducing and proven and not card.by_hosts)
 
 
 @pytest.mark.slow
@@ -166,4 +166,4 @@ def collective_modules():
 
 def test_an_algorithm_is_in_the_file_of_its_collective(card):
     file = card.function.__module__.rpartition(".")[2]
-    assert file == {"exscan": "scan"}.get(card.collective, card.collective)
+    assert file == ("on_hosts" if card.by_hosts else {"exscan": "scan"}.get(card.collective, card.collective))

@@ -193,7 +193,7 @@ def test_all_that_is_usable_is_named_and_nothing_else():
         require("allgather", "recursive_doubling", 6)
     assert str(caught.value) == (
         "allgather: 'recursive_doubling' needs a power-of-two number of ranks, got 6; "
-        "usable: binomial, bruck, bruck_4, circulant, linear, neighbor_exchange, pat, ring"
+        "usable: binomial, bruck, bruck_4, circulant, linear, neighbor_exchange, pat, ring, striped"
     )
 
 

@@ -83,7 +83,7 @@ def test_what_hosts_receive_is_what_they_are_sent(collective, text):
         for root in (0, 5) if card.row.rooted else (0,):
             entering, leaving = [0] * 8, [0] * 8
             for rank in range(size):
-                for step in card.schedule(rank, size, root).steps:
+                for step in card.schedule(rank, size, root, topology).steps:
                     for one in step.messages:
                         if isinstance(one, Recv) and topology.host_of[one.peer] != topology.host_of[rank]:
                             entering[topology.host_of[rank]] += len(one.target)
@@ -102,7 +102,7 @@ def test_long_vectors_take_what_sends_least_over_the_network(text):
     topology = forced(text, 8)
     for collective in ("allreduce", "allgather", "reduce_scatter", "bcast"):
         with mpicoll.override(topology=text, tuning="model"):
-            plan = mpicoll.plan(collective, size=8, nbytes=16 << 20)
+            plan = mpicoll.plan(collective, size=8, nbytes=1 << 19)
         able = [get(collective, c.choice.algorithm) for c in candidates(plan.key.asked) if c.seconds is not None]
         least = min(host_traffic(card, topology).vectors for card in able)
         assert host_traffic(get(collective, plan.algorithm), topology).vectors <= 1.3 * least

@@ -36,6 +36,7 @@ from mpicoll.runtime.paths.mapped.source import (
 from mpicoll.runtime.program.layout import Layout, Shape
 from mpicoll.runtime.program.placement import STARTS
 from mpicoll.schedule.ir import Schedule, Send
+from mpicoll.schedule.topology import Topology
 from mpicoll.settings import format_bytes, settings
 
 #: bytes of the longest block that travels in the protocol `lines`, where the GPUs are linked by NVLink
@@ -156,9 +157,11 @@ def grid_for(tiles: int, slots: int, protocol: Protocol, most: int) -> tuple[int
 
 
 @lru_cache(maxsize=1024)
-def _schedules(collective: str, algorithm: str, size: int, root: int, revision: int) -> tuple[Schedule, ...]:
+def _schedules(
+    collective: str, algorithm: str, size: int, root: int, topology: Topology, revision: int
+) -> tuple[Schedule, ...]:
     card = registry.get(collective, algorithm)
-    return tuple(schedule_of(card, rank, size, root) for rank in range(size))
+    return tuple(schedule_of(card, rank, size, root, topology) for rank in range(size))
 
 
 @lru_cache(maxsize=1024)
@@ -219,7 +222,7 @@ def wants_more(plan: Plan, peers: Peers) -> bool:
 
 def all_schedules(plan: Plan) -> tuple[Schedule, ...]:
     facts = plan.key.facts
-    return _schedules(facts.collective, plan.algorithm, facts.size, plan.key.root, registry.revision())
+    return _schedules(facts.collective, plan.algorithm, facts.size, plan.key.root, facts.topology, registry.revision())
 
 
 def _way(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tuple[Protocol, int, int]:
