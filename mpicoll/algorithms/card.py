@@ -88,6 +88,10 @@ class Algorithm:
         """Return all ranks' schedules."""
         return [self.schedule(rank, size, root, topology) for rank in range(size)]
 
+    def seen(self, topology: Topology) -> Topology:
+        """Return the topology as its schedules see it: where they do not depend on it, all ranks are on one host."""
+        return topology if self.by_hosts else FLAT
+
     def level_size(self, size: int, topology: Topology) -> int:
         """Return the number of ranks with which its cost is evaluated: of the largest host, where it is `by_hosts`."""
         return max(map(len, topology.groups), default=size) if self.by_hosts else size

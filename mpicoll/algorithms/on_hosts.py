@@ -14,7 +14,7 @@ from itertools import accumulate, groupby, pairwise
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.registry import packaged
-from mpicoll.schedule.embed import Place, beside, embed
+from mpicoll.schedule.embed import Region, beside, embed
 from mpicoll.schedule.ir import Copy, Ref, Schedule, Scratch, Step, inp, out, step
 from mpicoll.schedule.topology import Topology
 
@@ -53,17 +53,17 @@ class _Stage:
         owners = ((tuple(self.owner(group, cell) for group in self.groups), cell) for cell in range(self.size))
         return [(ranks, [cell for _, cell in cells]) for ranks, cells in groupby(owners, key=lambda one: one[0])]
 
-    def phase(self, collective: str, algorithm: str, place: Place, root: int = 0) -> list[Step]:
-        """Return an algorithm's steps on the ranks of a place, among which this rank is.
+    def phase(self, collective: str, algorithm: str, region: Region, root: int = 0) -> list[Step]:
+        """Return an algorithm's steps on the ranks of a region, among which this rank is.
 
         Args:
             collective: of the algorithm.
             algorithm: its name.
-            place: where it is.
-            root: the root among the place's ranks.
+            region: where it is.
+            root: the root among its ranks.
         """
         card = registry.get(collective, algorithm)
-        return embed(card.schedule(place.ranks.index(self.rank), len(place.ranks), root), place, self.tmp)
+        return embed(card.schedule(region.ranks.index(self.rank), len(region.ranks), root), region, self.tmp)
 
     def reduced_inside(self, lists: Sequence[Sequence[int]]) -> Ref:
         """Reduce-scatter inside the host, and return this rank's cells: sums of the host's ranks.
@@ -76,14 +76,14 @@ class _Stage:
             return inp(lists[own])
         held = self.tmp.take(lists[own])
         partial = [held if k == own else Ref("scratch", ()) for k in range(len(lists))]
-        place = Place(self.local, lists, list(map(inp, lists)), partial)
-        self.steps += self.phase("reduce_scatter", "all_pairs", place)
+        region = Region(self.local, lists, list(map(inp, lists)), partial)
+        self.steps += self.phase("reduce_scatter", "all_pairs", region)
         return held
 
     def gather_inside(self, lists: Sequence[Sequence[int]]) -> None:
         """Allgather the output's blocks inside the host; `lists` has those of each of its ranks."""
         cells = list(map(out, lists))
-        self.steps += self.phase("allgather", "linear", Place(self.local, lists, cells, cells))
+        self.steps += self.phase("allgather", "linear", Region(self.local, lists, cells, cells))
 
     def column(self, rank: int) -> tuple[int, ...]:
         """Return the rank of each host that stands for a rank: itself, and in other hosts that of the same place."""
@@ -129,8 +129,8 @@ def striped_allreduce(rank: int, size: int, topology: Topology) -> Schedule:
     for ranks, cells in (one for one in stage.stripes() if rank in one[0]):
         first, parts = mine.index(cells[0]), [cells] if hosts == 2 else _in_parts(cells, hosts)
         edges = list(accumulate(map(len, parts), initial=first))
-        place = Place(ranks, parts, [held[a:b] for a, b in pairwise(edges)], list(map(out, parts)))
-        rails.append(stage.phase("allreduce", "recursive_doubling" if hosts == 2 else "circulant", place))
+        region = Region(ranks, parts, [held[a:b] for a, b in pairwise(edges)], list(map(out, parts)))
+        rails.append(stage.phase("allreduce", "recursive_doubling" if hosts == 2 else "circulant", region))
     stage.steps += beside(*rails)
     stage.gather_inside(lists)
     return stage.done(size)
@@ -156,8 +156,8 @@ def striped_reduce_scatter(rank: int, size: int, topology: Topology) -> Schedule
     rails = []
     for k, block in enumerate(mine):
         ranks = stage.column(block)
-        place = Place(ranks, [[block]], [held[k : k + 1]], [out([block])])
-        rails.append(stage.phase("reduce", "linear", place, ranks.index(block)))
+        region = Region(ranks, [[block]], [held[k : k + 1]], [out([block])])
+        rails.append(stage.phase("reduce", "linear", region, ranks.index(block)))
     stage.steps += beside(*rails)
     return stage.done(size)
 
@@ -182,7 +182,7 @@ def striped_allgather(rank: int, size: int, topology: Topology) -> Schedule:
     rails = []
     for block in lists[stage.local.index(rank)]:
         ranks, cells = stage.column(block), [out([block])]
-        rails.append(stage.phase("bcast", "linear", Place(ranks, [[block]], cells, cells), ranks.index(block)))
+        rails.append(stage.phase("bcast", "linear", Region(ranks, [[block]], cells, cells), ranks.index(block)))
     stage.steps += beside(*rails)
     stage.gather_inside(lists)
     return stage.done(size)
@@ -208,13 +208,13 @@ def striped_bcast(rank: int, size: int, root: int, topology: Topology) -> Schedu
     lists = [stage.owned(one, local) for one in local]
     cells = list(map(out, lists))
     if root in local:
-        stage.steps += stage.phase("scatter", "linear", Place(local, lists, cells, cells), local.index(root))
+        stage.steps += stage.phase("scatter", "linear", Region(local, lists, cells, cells), local.index(root))
     hosts, rails = len(stage.groups), []
     for ranks, blocks in (one for one in stage.stripes() if rank in one[0]):
         parts = [blocks] if hosts == 2 else _in_parts(blocks, 1 << hosts.bit_length() - 1)
         there = list(map(out, parts))
         algorithm = "linear" if hosts == 2 else "recursive_doubling"
-        rails.append(stage.phase("bcast", algorithm, Place(ranks, parts, there, there), home))
+        rails.append(stage.phase("bcast", algorithm, Region(ranks, parts, there, there), home))
     stage.steps += beside(*rails)
     stage.gather_inside(lists)
     return stage.done(size)
@@ -238,10 +238,10 @@ def leader_allreduce(rank: int, size: int, topology: Topology) -> Schedule:
     stage, whole = _Stage(rank, size, topology), [[0]]
     leaders, local = [group[0] for group in stage.groups], stage.local
     held = inp([0]) if len(local) == 1 else stage.tmp.take([0])
-    stage.steps += stage.phase("reduce", "binomial", Place(local, whole, [inp([0])], [held]))
+    stage.steps += stage.phase("reduce", "binomial", Region(local, whole, [inp([0])], [held]))
     if rank in leaders:
-        stage.steps += stage.phase("allreduce", "recursive_doubling", Place(leaders, whole, [held], [out([0])]))
-    stage.steps += stage.phase("bcast", "binomial", Place(local, whole, [out([0])], [out([0])]))
+        stage.steps += stage.phase("allreduce", "recursive_doubling", Region(leaders, whole, [held], [out([0])]))
+    stage.steps += stage.phase("bcast", "binomial", Region(local, whole, [out([0])], [out([0])]))
     return stage.done(1)
 
 
@@ -264,6 +264,6 @@ def leader_bcast(rank: int, size: int, root: int, topology: Topology) -> Schedul
     leaders = [root if root in group else group[0] for group in stage.groups]
     first = next(one for one in leaders if one in stage.local)
     if rank in leaders:
-        stage.steps += stage.phase("bcast", "binomial", Place(leaders, [[0]], cells, cells), leaders.index(root))
-    stage.steps += stage.phase("bcast", "binomial", Place(stage.local, [[0]], cells, cells), stage.local.index(first))
+        stage.steps += stage.phase("bcast", "binomial", Region(leaders, [[0]], cells, cells), leaders.index(root))
+    stage.steps += stage.phase("bcast", "binomial", Region(stage.local, [[0]], cells, cells), stage.local.index(first))
     return stage.done(1)

@@ -147,7 +147,7 @@ def best_leg(collective: str, p: int, nbytes: int, model: CostModel, smallest_se
     """Return a collective's leg by the algorithm that takes the least time; arguments as in `compare`."""
     found = []
     for card in registry.known(collective):
-        if not card.cost or card.refuses(p) or doubt(card, p, 0):
+        if card.by_hosts or not card.cost or card.refuses(p) or doubt(card, p, 0):
             continue
         cut = pieces(card, model, p, nbytes, smallest_segment, wave)
         found.append((model.seconds(card.cost, p, nbytes, cut), cut, card))

@@ -150,10 +150,11 @@ def _planned(key: PlanKey, revision: int) -> Plan:
         return NativePlan(key, NATIVE, 1, 1, beside.path, reason, beside.schedule, beside=beside)
     choice, lanes = limited(asked, key.facts, key.scratch_limit)
     card = registry.get(key.facts.collective, choice.algorithm)
-    schedule = schedule_of(card, key.rank, key.facts.size, key.root, key.facts.topology)
+    schedule = schedule_of(card, key.rank, key.facts.size, key.root, card.seen(key.facts.topology))
     return Plan(key, choice.algorithm, choice.segments, lanes, choice.path, reason, schedule)
 
 
+@lru_cache(maxsize=256)
 def schedule_of(card: Algorithm, rank: int, size: int, root: int, topology: Topology = FLAT) -> Schedule:
     """Return a rank's schedule, which calls of all message sizes share.
 
@@ -162,13 +163,8 @@ def schedule_of(card: Algorithm, rank: int, size: int, root: int, topology: Topo
         rank: whose schedule it is.
         size: number of ranks.
         root: the root, 0 where there is none.
-        topology: which ranks are on one host.
+        topology: which ranks are on one host, as the algorithm sees it.
     """
-    return _schedule_of(card, rank, size, root, topology if card.by_hosts else FLAT)
-
-
-@lru_cache(maxsize=256)
-def _schedule_of(card: Algorithm, rank: int, size: int, root: int, topology: Topology) -> Schedule:
     return card.schedule(rank, size, root, topology)
 
 

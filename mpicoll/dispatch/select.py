@@ -94,13 +94,16 @@ def _pinned(facts: Facts) -> Choice:
 
 
 def candidates(facts: Facts, tuning: Tuning = UNTUNED) -> list[Candidate]:
-    """Return all algorithms on all paths with their best segments, or why they cannot serve."""
+    """Return all algorithms on all paths with their best segments, or why they cannot serve.
+
+    Those for several hosts are none on one.
+    """
     found = []
     needs = facts.needs
     for card in registry.known(facts.collective):
-        why = _refusal(card, facts, needs) if card.cost else card.refuses(facts.size, **needs) or "declares no cost"
         if card.by_hosts and not facts.topology.host_of:
-            why = why or "is for several hosts"
+            continue
+        why = _refusal(card, facts, needs) if card.cost else card.refuses(facts.size, **needs) or "declares no cost"
         if why:
             found.append(Candidate(Choice(card.name), None, why))
             continue

@@ -17,8 +17,8 @@ Moved = Callable[[Ref], Ref]
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of an inner schedule in an outer one.
+class Region:
+    """The ranks and blocks of an outer schedule on which an inner one works.
 
     Attributes:
         ranks: outer rank of each inner one.
@@ -33,22 +33,23 @@ class Place:
     outputs: Sequence[Ref]
 
 
-def embed(inner: Schedule, place: Place, tmp: Scratch) -> list[Step]:
+def embed(inner: Schedule, region: Region, tmp: Scratch) -> list[Step]:
     """Return the steps of an inner schedule as steps of an outer one.
 
     Args:
         inner: of one of its ranks.
-        place: where it is.
+        region: where it is.
         tmp: gives scratch of the outer schedule.
     """
-    scratch = [tmp.take(place.blocks[block]) if place.blocks[block] else Ref("scratch", ()) for block in inner.scratch]
-    cells = {"input": place.inputs, "output": place.outputs, "scratch": scratch}
+    none = Ref("scratch", ())
+    scratch = [tmp.take(ids) if (ids := region.blocks[block]) else none for block in inner.scratch]
+    cells = {"input": region.inputs, "output": region.outputs, "scratch": scratch}
 
     def moved(ref: Ref) -> Ref:
         parts = [cells[ref.buffer][cell] for cell in ref.cells]
         return Ref(parts[0].buffer, tuple(cell for part in parts for cell in part.cells))
 
-    return [step(_messages(one, place.ranks, moved), _work(one, moved)) for one in inner.steps]
+    return [step(_messages(one, region.ranks, moved), _work(one, moved)) for one in inner.steps]
 
 
 def _messages(one: Step, ranks: Sequence[int], moved: Moved) -> list[Message]:

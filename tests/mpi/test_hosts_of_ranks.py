@@ -1,12 +1,14 @@
 """Communicators on several hosts, which the setting `topology` makes of one: all is right, and ranks choose alike."""
 
+import itertools
+
 import numpy as np
 import pytest
 from mpi4py import MPI
 
 import mpicoll
 from mpi.calling import check
-from mpi.cases import Case
+from mpi.cases import Case, forms
 from mpicoll.algorithms import registry
 from mpicoll.runtime.context.contexts import context_of
 from mpicoll.schedule.topology import FLAT, Topology
@@ -32,6 +34,15 @@ def test_results_are_right_whatever_is_chosen(comm, method):
     for count in (3, 3000):
         pattern = "uneven" if method.endswith("v") else ""
         check(comm, Case(method, None, count, pattern, root=SIZE - 1))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_algorithms_for_hosts_are_right_in_every_form(comm, method):
+    for card in (card for card in registry.known(method) if card.by_hosts):
+        for form, count, root in itertools.product(forms(method), (0, 1, 5, 700), (0, SIZE - 1)):
+            pattern = "uneven" if method.endswith("v") else ""
+            for segments in (1, 3):
+                check(comm, Case(method, f"{card.name}/{segments}", count, pattern, root=root, form=form))
 
 
 def test_parts_of_a_communicator_keep_the_hosts_of_their_ranks(comm):

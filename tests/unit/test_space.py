@@ -53,7 +53,9 @@ def test_what_the_project_declares_is_so_and_not_loose(card):
             continue
         assert card.vector_blocks(size) == (size if card.collective == "alltoall" else card.schedule(0, size).blocks)
         for segmented, needed in zip((False, True), most_needed(card, size), strict=True):
-            assert needed <= card.scratch_blocks(size, segmented) <= 2 * needed + 3, f"{size} ranks, {segmented}"
+            assert needed <= card.scratch_blocks(size, segmented), f"{size} ranks, {segmented}"
+            if not card.by_hosts:  # which declare what they need on any hosts
+                assert card.scratch_blocks(size, segmented) <= 2 * needed + 3, f"{size} ranks, {segmented}"
 
 
 def test_every_card_of_the_project_declares(card):

@@ -161,7 +161,7 @@ def _schedules(
     collective: str, algorithm: str, size: int, root: int, topology: Topology, revision: int
 ) -> tuple[Schedule, ...]:
     card = registry.get(collective, algorithm)
-    return tuple(schedule_of(card, rank, size, root, topology) for rank in range(size))
+    return tuple(schedule_of(card, rank, size, root, card.seen(topology)) for rank in range(size))
 
 
 @lru_cache(maxsize=1024)
