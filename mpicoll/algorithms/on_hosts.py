@@ -30,6 +30,8 @@ class _Stage:
     Attributes:
         rank: this rank.
         groups: ranks of each host.
+        local: those of this rank's host.
+        places: place of each rank in its host.
         tmp: gives scratch.
         steps: so far.
     """
@@ -38,6 +40,7 @@ class _Stage:
         self.rank, self.tmp, self.steps = rank, Scratch(), list[Step]()
         self.groups = topology.groups or [list(range(size))]
         self.local = next(group for group in self.groups if rank in group)
+        self.places = {one: place for group in self.groups for place, one in enumerate(group)}
         self.size = size
 
     def owner(self, group: Sequence[int], cell: int) -> int:
@@ -46,7 +49,8 @@ class _Stage:
 
     def owned(self, rank: int, group: Sequence[int]) -> list[int]:
         """Return the cells in the stripe of a rank of a host."""
-        return [cell for cell in range(self.size) if self.owner(group, cell) == rank]
+        place, many = self.places[rank], len(group)
+        return list(range(-(-self.size * place // many), -(-self.size * (place + 1) // many)))
 
     def stripes(self) -> list[tuple[tuple[int, ...], list[int]]]:
         """Return (owner of each host, cells) for all cells of the vector."""
@@ -87,12 +91,15 @@ class _Stage:
 
     def column(self, rank: int) -> tuple[int, ...]:
         """Return the rank of each host that stands for a rank: itself, and in other hosts that of the same place."""
-        place = next(group.index(rank) for group in self.groups if rank in group)
-        return tuple(rank if rank in group else group[place % len(group)] for group in self.groups)
+        place = self.places[rank]
+        found = (group[place % len(group)] for group in self.groups)
+        return tuple(rank if rank in group else one for group, one in zip(self.groups, found, strict=True))
 
     def columns(self, rank: int) -> list[int]:
         """Return the ranks for which a rank stands in its host, itself among them."""
-        return [one for one in range(self.size) if rank in self.column(one)]
+        group, mine = self.local, self.places[rank]
+        others = (one for one in range(self.size) if one == rank or self.places[one] % len(group) == mine)
+        return [one for one in others if one == rank or one not in group]
 
     def done(self, blocks: int) -> Schedule:
         """Return the schedule."""

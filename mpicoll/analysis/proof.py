@@ -168,6 +168,8 @@ def doubt(card: Algorithm, size: int, root: int, topology: Topology = FLAT) -> t
     """
     if size > MOST_PROVEN if card.by_hosts else not card.provable or size in SIZES_AT_REGISTRATION:
         return None
+    if card.by_hosts and size > max(SIZES_AT_REGISTRATION):  # for one root: that of many takes time for each
+        root = 0
     try:
         schedules = _schedules(card, size, root, topology)
         cells = _cells(schedules)

@@ -49,7 +49,7 @@ def samples(timings: Iterable[Timing], path: str, model: CostModel) -> list[Samp
             if choice.path != path or choice.algorithm == NATIVE:
                 continue
             card = registry.get(timing.collective, choice.algorithm)
-            if card.cost:
+            if card.cost and not card.by_hosts:  # whose cost is not that of all ranks
                 cut = pieces_on(path, card, model, timing.size, timing.nbytes, choice.segments)
                 found.append(Sample(seconds, shares(card.cost, timing.size, timing.nbytes, cut)))
     return [one for one in found if any(one.shares)]
