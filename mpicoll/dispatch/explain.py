@@ -196,7 +196,7 @@ def _passed_over(key: PlanKey) -> Iterator[str]:
     facts = key.asked
     if not key.selected()[1].startswith((COST_MODEL, TUNING_TABLE)):
         return
-    for table, rule in key.tuning.rules(facts.collective, facts.size, facts.memory, facts.gpus):
+    for table, rule in key.tuning.rules(facts.collective, facts.size, facts.memory, facts.gpus, facts.topology):
         if not rule.reaches(facts.nbytes):
             continue
         why = refusal(rule.choice, facts)
@@ -218,7 +218,8 @@ def changes(key: PlanKey) -> tuple[tuple[int, str], ...]:
 def _changes(key: PlanKey, revision: int) -> tuple[tuple[int, str], ...]:
     facts = key.facts
     rules = [*parse_rules(key.communicator), *parse_rules(key.setting)]
-    rules += [rule for _, rule in key.tuning.rules(facts.collective, facts.size, facts.memory, facts.gpus)]
+    known = key.tuning.rules(facts.collective, facts.size, facts.memory, facts.gpus, facts.topology)
+    rules += [rule for _, rule in known]
     bounds = {bound for rule in rules if rule.collective == facts.collective for bound in (rule.low, rule.high)}
     sizes = sorted({*SIZES, *(bound for bound in bounds if bound < 1 << 62)})
     labels = [_label(key, nbytes) for nbytes in sizes]

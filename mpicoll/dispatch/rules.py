@@ -6,6 +6,8 @@
               | p=RANKS    p=4, p=2-8 (both included), p=pow2
               | mem=KIND   mem=host or mem=device
               | gpus=N     gpus=1: so many GPUs of all ranks together
+              | hosts=N    hosts=2, hosts=2-8: numbers of hosts
+              | perhost=N  perhost=8, perhost=4-8: numbers of ranks of each host
     choice    = algorithm [/segments] [@path]              ring, ring/8, one_shot@staged
               | native                                     MPI's own collective
 
@@ -24,10 +26,13 @@ from mpicoll.algorithms import registry
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.schedule.collectives import collective
 from mpicoll.schedule.patterns import power_of_two
+from mpicoll.schedule.topology import FLAT, Topology
 from mpicoll.settings import format_bytes, parse_bytes
 
 #: most segments that a block is cut into: each costs planning time and memory on every rank
 MOST_SEGMENTS = 1 << 16
+#: numbers of ranks or hosts of which nothing is said
+ANY = 1, 1 << 30
 #: MPI's own collective: it is chosen like an algorithm, but has no schedule
 NATIVE = registry.RESERVED
 
@@ -58,12 +63,16 @@ class Rule:
     choice: Choice
     low: int = 0
     high: int = 1 << 62
-    ranks: tuple[int, int] = (1, 1 << 30)
+    ranks: tuple[int, int] = ANY
     only_powers: bool = False
     memory: str = ""
     gpus: int = 0
+    hosts: tuple[int, int] = ANY
+    perhost: tuple[int, int] = ANY
 
-    def matches(self, name: str, nbytes: int | None, size: int, memory: str, gpus: int = 0) -> bool:
+    def matches(
+        self, name: str, nbytes: int | None, size: int, memory: str, gpus: int = 0, topology: Topology = FLAT
+    ) -> bool:
         """Tell whether the rule speaks for a call.
 
         Args:
@@ -72,14 +81,25 @@ class Rule:
             size: number of ranks.
             memory: "host" or "device".
             gpus: number of GPUs of all ranks, 0 where arrays are on the host.
+            topology: which ranks are on one host.
         """
-        return self.serves(name, size, memory, gpus) and self.reaches(nbytes)
+        return self.serves(name, size, memory, gpus, topology) and self.reaches(nbytes)
 
-    def serves(self, name: str, size: int, memory: str, gpus: int = 0) -> bool:
+    def serves(self, name: str, size: int, memory: str, gpus: int = 0, topology: Topology = FLAT) -> bool:
         """Tell whether the rule speaks for calls on some number of ranks; arguments as in `matches`."""
+        if not self._on_hosts(topology, size):
+            return False
         if name != self.collective or (self.memory and memory != self.memory) or (self.gpus and gpus != self.gpus):
             return False
         return self.ranks[0] <= size <= self.ranks[1] and (not self.only_powers or power_of_two(size))
+
+    def _on_hosts(self, topology: Topology, size: int) -> bool:
+        """Tell whether the rule speaks for ranks that are on hosts so."""
+        if (self.hosts, self.perhost) == (ANY, ANY):
+            return True
+        counts = [len(group) for group in topology.groups] or [size]
+        least, most = self.perhost
+        return self.hosts[0] <= len(counts) <= self.hosts[1] and all(least <= count <= most for count in counts)
 
     def reaches(self, nbytes: int | None) -> bool:
         """Tell whether the rule speaks for a message size; None where not all ranks know it."""
@@ -91,15 +111,21 @@ class Rule:
         parts = [self.collective]
         if (self.low, self.high) != (0, 1 << 62):
             parts.append(f"{format_bytes(self.low)}-{format_bytes(self.high)}")
-        if self.ranks != (1, 1 << 30):
-            parts.append(f"p={self.ranks[0]}" + (f"-{self.ranks[1]}" if self.ranks[1] != self.ranks[0] else ""))
+        parts += [f"p={_range_text(self.ranks)}"] if self.ranks != ANY else []
         if self.only_powers:
             parts.append("p=pow2")
         if self.memory:
             parts.append(f"mem={self.memory}")
         if self.gpus:
             parts.append(f"gpus={self.gpus}")
+        parts += [f"hosts={_range_text(self.hosts)}"] if self.hosts != ANY else []
+        parts += [f"perhost={_range_text(self.perhost)}"] if self.perhost != ANY else []
         return ":".join([*parts, str(self.choice)])
+
+
+def _range_text(bounds: tuple[int, int]) -> str:
+    """Write a range of numbers, both bounds included."""
+    return f"{bounds[0]}" if bounds[0] == bounds[1] else f"{bounds[0]}-{bounds[1]}"
 
 
 def statements(text: str) -> Iterator[tuple[int, str]]:
@@ -182,6 +208,8 @@ def _parse_condition(text: str) -> dict[str, object]:
         "p": _parse_ranks,
         "mem": _parse_memory,
         "gpus": _parse_gpus,
+        "hosts": lambda value: {"hosts": _parse_range(value, "hosts")},
+        "perhost": lambda value: {"perhost": _parse_range(value, "ranks of a host")},
     }
     if key not in readers:
         raise ValueError(f"unknown condition {key!r}; known: {', '.join(readers)}, and a range of bytes")
@@ -193,10 +221,17 @@ def _parse_ranks(value: str) -> dict[str, object]:
         return {"only_powers": True}
     if not re.fullmatch(r"\d+(-\d+)?", value):
         raise ValueError(f"{value!r} is not a number of ranks such as 4, 2-8 or pow2")
-    low, _, high = value.partition("-")
+    return {"ranks": _parse_range(value, "ranks")}
+
+
+def _parse_range(value: str, what: str) -> tuple[int, int]:
+    """Read a number or a range of numbers, both bounds included."""
+    low, dash, high = value.partition("-")
+    if not low.isdecimal() or (dash and not high.isdecimal()):
+        raise ValueError(f"{value!r} is not a number of {what} such as 4 or 2-8")
     if not 0 < int(low) <= int(high or low):
-        raise ValueError(f"empty range of ranks {value!r}")
-    return {"ranks": (int(low), int(high or low))}
+        raise ValueError(f"empty range of {what} {value!r}")
+    return int(low), int(high or low)
 
 
 def _parse_memory(value: str) -> dict[str, object]:

@@ -60,7 +60,7 @@ def select(
         return _pinned(facts), f"the setting reproducible={facts.reproducible!r}"
     if native and not facts.not_native and not _has_native(facts, tuning):
         return Choice(NATIVE), "the setting native"
-    for table, rule in tuning.rules(facts.collective, facts.size, facts.memory, facts.gpus):
+    for table, rule in tuning.rules(facts.collective, facts.size, facts.memory, facts.gpus, facts.topology):
         if rule.reaches(facts.nbytes) and refusal(rule.choice, facts) is None:
             return _complete(rule.choice, facts, tuning), f"{TUNING_TABLE} {table.name}{tuning.note(table)}: {rule}"
     best = _cheapest(replace(facts, nbytes=size_class(facts.nbytes)), tuning, registry.revision())
@@ -130,7 +130,7 @@ def refusal(choice: Choice, facts: Facts) -> str | None:
 
 def _first(rules: tuple[Rule, ...], facts: Facts) -> Rule | None:
     """Return the first rule that speaks for a call, None if none does; one for `native` only where that serves."""
-    call = facts.collective, facts.nbytes, facts.size, facts.memory, facts.gpus
+    call = facts.collective, facts.nbytes, facts.size, facts.memory, facts.gpus, facts.topology
     speaking = (rule for rule in rules if rule.matches(*call))
     return next((rule for rule in speaking if rule.choice.algorithm != NATIVE or not facts.not_native), None)
 

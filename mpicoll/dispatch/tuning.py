@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 from mpicoll.analysis.cost import CostModel
@@ -22,6 +23,7 @@ from mpicoll.dispatch.measured import Curve, Timing
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.rules import Rule
 from mpicoll.dispatch.table import Table, parse_table
+from mpicoll.schedule.topology import FLAT, Topology
 from mpicoll.settings import settings
 
 #: no fact of the machine is known
@@ -48,7 +50,9 @@ class Tuning:
     machine: MachineFacts = UNKNOWN
     unused: tuple[tuple[str, str], ...] = ()
 
-    def rules(self, collective: str, size: int, memory: str, gpus: int) -> tuple[tuple[Table, Rule], ...]:
+    def rules(
+        self, collective: str, size: int, memory: str, gpus: int, topology: Topology = FLAT
+    ) -> tuple[tuple[Table, Rule], ...]:
         """Return the rules that speak for calls of some number of ranks, with their tables.
 
         Args:
@@ -56,8 +60,9 @@ class Tuning:
             size: number of ranks.
             memory: "host" or "device".
             gpus: of all ranks.
+            topology: which ranks are on one host.
         """
-        return _rules(self, collective, size, memory, gpus)
+        return _rules(self, collective, size, memory, gpus, topology)
 
     def model(self, path: str) -> CostModel:
         """Return the parameters of a path's cost."""
@@ -88,8 +93,8 @@ class Tuning:
 
 
 @lru_cache(maxsize=4096)
-def _rules(tuning: Tuning, collective: str, size: int, memory: str, gpus: int) -> tuple[tuple[Table, Rule], ...]:
-    return tuple((t, rule) for t in tuning.tables for rule in t.rules if rule.serves(collective, size, memory, gpus))
+def _rules(tuning: Tuning, *calls: Any) -> tuple[tuple[Table, Rule], ...]:
+    return tuple((t, rule) for t in tuning.tables for rule in t.rules if rule.serves(*calls))
 
 
 @lru_cache(maxsize=64)

@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 import mpicoll
 from mpicoll.algorithms import catalogue
-from mpicoll.dispatch.rules import PATHS, Choice, Rule, parse_choice, parse_rules
+from mpicoll.dispatch.rules import ANY, PATHS, Choice, Rule, parse_choice, parse_rules
+from mpicoll.schedule.topology import forced
 
 K = 1024
 
@@ -84,6 +85,31 @@ def test_the_number_of_gpus_must_match_where_it_is_given():
     assert all(any_number.matches("allreduce", 1, 4, "device", gpus) for gpus in (0, 1, 2, 4))
 
 
+@pytest.mark.parametrize(
+    ("condition", "speaks"),
+    [
+        ("hosts=2", ["0-3,4-7", "0-4,5-7"]),
+        ("hosts=2-4", ["0-3,4-7", "0-4,5-7", "0-1,2-3,4-5,6-7"]),
+        ("hosts=1", ["flat"]),
+        ("perhost=4", ["0-3,4-7"]),
+        ("perhost=2-4", ["0-3,4-7", "0-1,2-3,4-5,6-7"]),
+        ("hosts=2:perhost=3-5", ["0-3,4-7", "0-4,5-7"]),
+        ("perhost=8", ["flat"]),
+    ],
+)
+def test_hosts_and_the_ranks_of_each_must_match_where_they_are_given(condition, speaks):
+    (rule,) = parse_rules(f"allreduce:{condition}:ring")
+    layouts = ["flat", "0-3,4-7", "0-4,5-7", "0-1,2-3,4-5,6-7"]
+    assert [text for text in layouts if rule.matches("allreduce", 1, 8, "host", 0, forced(text, 8))] == speaks
+    assert str(rule) == f"allreduce:{condition}:ring"
+
+
+@pytest.mark.parametrize("text", ["hosts=0", "hosts=", "hosts=3-2", "perhost=two", "perhost=1-"])
+def test_a_number_of_hosts_that_is_none(text):
+    with pytest.raises(ValueError, match=r"is not a number of|empty range of"):
+        parse_rules(f"allreduce:{text}:ring")
+
+
 def test_a_mistake_among_several_lines_names_its_line():
     with pytest.raises(ValueError, match=r"^line 3, rule 'bcast:rings': bcast: no algorithm 'rings'"):
         parse_rules("# mine\nallreduce:ring\nbcast:linear; bcast:rings\n")
@@ -129,7 +155,7 @@ def test_the_first_rule_that_matches_decides():
         ("allreduce:gpus=0:ring", "'0' is not a number of GPUs, 1 or more"),
         ("allreduce:gpus=two:ring", "'two' is not a number of GPUs"),
         ("allreduce:mem=gpu:ring", "'gpu' is neither host nor device"),
-        ("allreduce:root=0:ring", "unknown condition 'root'; known: p, mem, gpus, and a range of bytes"),
+        ("allreduce:root=0:ring", "unknown condition 'root'; known: p, mem, gpus, hosts, perhost, and a range of bytes"),
         ("allreduce:ring:0-64K", "is not of the form"),
         ("allreduce:0-1K:2K-4K:ring", "': .*2K-4K"),
         ("allreduce:p=2:p=4:ring", "': .*p"),
@@ -160,7 +186,9 @@ def rules(draw):
     ranks = draw(st.integers(first, 1000).map(lambda last: (first, last)) | st.just((1, 1 << 30)))
     memory = draw(st.sampled_from(["", "host", "device"]))
     name = draw(st.sampled_from(list(catalogue())))
-    return Rule(name, draw(CHOICES), low, high, ranks, draw(st.booleans()), memory, draw(st.integers(0, 9)))
+    counts = st.integers(1, 99).flatmap(lambda few: st.integers(few, 99).map(lambda many: (few, many))) | st.just(ANY)
+    where = draw(counts), draw(counts)
+    return Rule(name, draw(CHOICES), low, high, ranks, draw(st.booleans()), memory, draw(st.integers(0, 9)), *where)
 
 
 @pytest.mark.slow

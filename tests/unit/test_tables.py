@@ -56,7 +56,7 @@ def test_an_empty_table_is_for_all_machines_and_knows_nothing():
 
 MISTAKES = {
     "allreduce:rings": "allreduce: no algorithm 'rings'; known: ",
-    "allreduce:8-64:p=2:q=3:ring": "unknown condition 'q'; known: p, mem, gpus, and a range of bytes",
+    "allreduce:8-64:p=2:q=3:ring": "unknown condition 'q'; known: p, mem, gpus, hosts, perhost, and a range of bytes",
     "machine:mpi=MPICH:core=2": "'core=2' is none of mpi=, cpu=, cores=, hosts=, gpu=",
     "machine:MPICH": "'MPICH' is none of mpi=",
     "machine:mpi=MPICH:mpi=Open MPI": "mpi is given twice",
