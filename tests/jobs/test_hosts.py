@@ -52,6 +52,36 @@ def test_a_rank_that_dies_on_another_host_is_named_with_it(hosts, on_hosts):
     ended.ends_soon()
 
 
+def test_a_striped_allreduce_sends_one_vector_out_of_a_host(hosts, tmp_path):
+    """Bytes are counted by the first host's device: two ranks on each, by `striped` half of those by `two_shot`."""
+    body = """
+        from pathlib import Path
+        x = np.full(1 << 18, 1.0, "f4")
+        y = np.zeros_like(x)
+        sent = lambda: int(Path("/sys/class/net/wire/statistics/tx_bytes").read_text())
+        found = {}
+        for algorithm in ("striped", "two_shot", "striped"):
+            comm.Allreduce(x, y, algorithm=algorithm)
+            comm.Barrier()
+            before = sent()
+            for _ in range(10):
+                comm.Allreduce(x, y, algorithm=algorithm)
+            comm.Barrier()
+            found[algorithm] = (sent() - before) / 10 / x.nbytes
+            assert (y == size).all()
+        if rank == 0:
+            assert str(comm.Get_plan("Allreduce", x, y)).splitlines()[0].endswith("2 hosts: 0-1, 2-3)")
+            assert 1.0 <= found["striped"] < 1.1, found
+            assert 2.0 <= found["two_shot"] < 2.2, found
+        else:
+            comm.Get_plan("Allreduce", x, y)
+        last_words()
+    """
+    program = script(tmp_path, body)
+    command = python(4, program, options=hosts.options((2, 2)))
+    Job(tmp_path, hosts.on_first(command), **ENVIRONMENT).end().is_clean(4)
+
+
 def test_a_slow_link_is_no_stall(hosts, on_hosts):
     """Each message takes longer than the limit; who does not need it waits in the next call for those who do."""
     trouble = hosts.slow("8mbit")

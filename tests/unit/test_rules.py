@@ -155,7 +155,7 @@ def test_the_first_rule_that_matches_decides():
         ("allreduce:gpus=0:ring", "'0' is not a number of GPUs, 1 or more"),
         ("allreduce:gpus=two:ring", "'two' is not a number of GPUs"),
         ("allreduce:mem=gpu:ring", "'gpu' is neither host nor device"),
-        ("allreduce:root=0:ring", "unknown condition 'root'; known: p, mem, gpus, hosts, perhost, and a range of bytes"),
+        ("allreduce:root=0:ring", "unknown condition 'root'; known: p, mem, gpus, hosts, perhost, and a range"),
         ("allreduce:ring:0-64K", "is not of the form"),
         ("allreduce:0-1K:2K-4K:ring", "': .*2K-4K"),
         ("allreduce:p=2:p=4:ring", "': .*p"),

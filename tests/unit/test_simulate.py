@@ -82,6 +82,15 @@ def test_simulated_times_are_those_of_the_cost_formulas(card):
     assert exact >= (0 if card.name in FULL_TREES or f"{card.collective}.{card.name}" in UPPER else 2)
 
 
+def test_algorithms_for_hosts_see_those_of_the_machine():
+    """On 2 hosts of 8 one vector leaves each host in stripes; around a flat ring 1.875."""
+    where = machines()["h100_infiniband"]
+    runs = {name: simulate_call(registry.get("allreduce", name), where, 16, N) for name in ("striped", "ring")}
+    assert between_hosts(runs["striped"]) == pytest.approx(2 * N)
+    assert between_hosts(runs["ring"]) == pytest.approx(2 * 1.875 * N)
+    assert runs["striped"].seconds < 0.2 * runs["ring"].seconds
+
+
 def test_local_work_adds_to_the_time():
     """Ring: p-1 reductions of a p-th of the vector each."""
     p = 8
