@@ -33,7 +33,7 @@ MESSAGES = Machine("messages", network={"alpha": 5e-6, "bandwidth": B}, extra=1e
 #: formulas that say what the last of all subtrees takes, which only full trees have
 FULL_TREES = ("binomial", "knomial_4", "bruck_4", "double_binary_tree")
 #: formulas that count the further messages of all ranks, of which some travel at the same time
-UPPER = ("gather.ring", "scatter.ring", "bcast.striped")
+UPPER = ("gather.ring", "scatter.ring", "bcast.striped", "reduce.striped", "alltoall.bundles")
 
 
 def seconds(collective, algorithm, ranks, where, nbytes=N, segments=1):

@@ -1,0 +1,98 @@
+"""A rank's part of an algorithm for several hosts, in the making."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from mpicoll.algorithms import registry
+from mpicoll.schedule.embed import Region, embed
+from mpicoll.schedule.ir import Ref, Schedule, Scratch, Step, inp, out
+from mpicoll.schedule.topology import Topology
+
+#: why the schedules of all topologies are right
+UNIFORM = "Its phases are algorithms that are right on any ranks; each topology is proven when it is first used."
+#: what two-level algorithms were first measured with
+HIERARCHY = "Karonis et al. 2000; two levels"
+
+
+class Stage:
+    """A rank's part of an algorithm in the making.
+
+    Attributes:
+        rank: this rank.
+        groups: ranks of each host.
+        local: those of this rank's host.
+        places: place of each rank in its host.
+        tmp: gives scratch.
+        steps: so far.
+    """
+
+    def __init__(self, rank: int, size: int, topology: Topology) -> None:
+        self.rank, self.tmp, self.steps = rank, Scratch(), list[Step]()
+        self.groups = topology.groups or [list(range(size))]
+        self.local = next(group for group in self.groups if rank in group)
+        self.places = {one: place for group in self.groups for place, one in enumerate(group)}
+        self.size = size
+
+    def owner(self, group: Sequence[int], cell: int) -> int:
+        """Return the rank of a host that has a cell of the vector in its stripe: stripes follow each other."""
+        return group[cell * len(group) // self.size]
+
+    def owned(self, rank: int, group: Sequence[int]) -> list[int]:
+        """Return the cells in the stripe of a rank of a host."""
+        place, many = self.places[rank], len(group)
+        return list(range(-(-self.size * place // many), -(-self.size * (place + 1) // many)))
+
+    def stripes(self) -> list[tuple[tuple[int, ...], list[int]]]:
+        """Return (owner of each host, cells) for all cells of the vector."""
+        owners = ((tuple(self.owner(group, cell) for group in self.groups), cell) for cell in range(self.size))
+        return [(ranks, [cell for _, cell in cells]) for ranks, cells in groupby(owners, key=lambda one: one[0])]
+
+    def phase(self, collective: str, algorithm: str, region: Region, root: int = 0) -> list[Step]:
+        """Return an algorithm's steps on the ranks of a region, among which this rank is.
+
+        Args:
+            collective: of the algorithm.
+            algorithm: its name.
+            region: where it is.
+            root: the root among its ranks.
+        """
+        card = registry.get(collective, algorithm)
+        return embed(card.schedule(region.ranks.index(self.rank), len(region.ranks), root), region, self.tmp)
+
+    def reduced_inside(self, lists: Sequence[Sequence[int]]) -> Ref:
+        """Reduce-scatter inside the host, and return this rank's cells: sums of the host's ranks.
+
+        Args:
+            lists: blocks of each rank of the host.
+        """
+        own = self.local.index(self.rank)
+        if len(self.local) == 1:
+            return inp(lists[own])
+        held = self.tmp.take(lists[own])
+        partial = [held if k == own else Ref("scratch", ()) for k in range(len(lists))]
+        region = Region(self.local, lists, list(map(inp, lists)), partial)
+        self.steps += self.phase("reduce_scatter", "all_pairs", region)
+        return held
+
+    def gather_inside(self, lists: Sequence[Sequence[int]]) -> None:
+        """Allgather the output's blocks inside the host; `lists` has those of each of its ranks."""
+        cells = list(map(out, lists))
+        self.steps += self.phase("allgather", "linear", Region(self.local, lists, cells, cells))
+
+    def column(self, rank: int) -> tuple[int, ...]:
+        """Return the rank of each host that stands for a rank: itself, and in other hosts that of the same place."""
+        place = self.places[rank]
+        found = (group[place % len(group)] for group in self.groups)
+        return tuple(rank if rank in group else one for group, one in zip(self.groups, found, strict=True))
+
+    def columns(self, rank: int) -> list[int]:
+        """Return the ranks for which a rank stands in its host, itself among them."""
+        group, mine = self.local, self.places[rank]
+        others = (one for one in range(self.size) if one == rank or self.places[one] % len(group) == mine)
+        return [one for one in others if one == rank or one not in group]
+
+    def done(self, blocks: int) -> Schedule:
+        """Return the schedule."""
+        return Schedule.of(self.steps, blocks, self.tmp)
