@@ -13,7 +13,7 @@ from mpicoll.schedule.topology import Topology
     name="bundles",
     cost="2*(α + (p-2)*o) + 2*(p-1)/p*n*β + λ + n*γ",
     reference=HIERARCHY,
-    scratch="3*p",
+    scratch="4*p",
     uniform=UNIFORM,
     by_hosts=True,
 )
@@ -23,7 +23,7 @@ def bundles(rank: int, size: int, topology: Topology) -> Schedule:
     A rank sends H-1 messages to other hosts, instead of one to each of their ranks: short blocks.
     """
     stage = Stage(rank, size, topology)
-    local, mine = stage.local, stage.places[rank]
+    local = stage.local
     far = [one for one in stage.columns(rank) if one not in local]  # whom this rank serves for its host
     served = {one: [to for to in stage.columns(one) if to not in local] for one in local}
     near = [one for one in local if one != rank]
@@ -38,7 +38,7 @@ def bundles(rank: int, size: int, topology: Topology) -> Schedule:
     outside = [Send(_together([held[one][k] for one in local]), to) for k, to in enumerate(far)]
     for group in stage.groups:
         if rank not in group:
-            sender = group[mine % len(group)]
+            sender = stage.stands_for(rank, group)
             outside.append(Recv(out([one * size + rank for one in group]), sender))  # type: ignore[arg-type]
     stage.steps.append(step(outside))
     return stage.done(size * size)

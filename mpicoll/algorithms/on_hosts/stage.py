@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -82,16 +83,18 @@ class Stage:
         self.steps += self.phase("allgather", "linear", Region(self.local, lists, cells, cells))
 
     def column(self, rank: int) -> tuple[int, ...]:
-        """Return the rank of each host that stands for a rank: itself, and in other hosts that of the same place."""
-        place = self.places[rank]
-        found = (group[place % len(group)] for group in self.groups)
-        return tuple(rank if rank in group else one for group, one in zip(self.groups, found, strict=True))
+        """Return the rank of each host that stands for a rank: itself; in other hosts ranks take turns."""
+        return tuple(self.stands_for(rank, group) for group in self.groups)
+
+    @staticmethod
+    def stands_for(rank: int, group: list[int]) -> int:
+        """Return the rank of a host that stands for a rank; it is as busy as the others of its host."""
+        before = bisect_left(group, rank)
+        return rank if group[before : before + 1] == [rank] else group[(rank - before) % len(group)]
 
     def columns(self, rank: int) -> list[int]:
         """Return the ranks for which a rank stands in its host, itself among them."""
-        group, mine = self.local, self.places[rank]
-        others = (one for one in range(self.size) if one == rank or self.places[one] % len(group) == mine)
-        return [one for one in others if one == rank or one not in group]
+        return [one for one in range(self.size) if self.stands_for(one, self.local) == rank]
 
     def done(self, blocks: int) -> Schedule:
         """Return the schedule."""

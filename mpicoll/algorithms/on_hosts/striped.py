@@ -59,7 +59,7 @@ def striped_allreduce(rank: int, size: int, topology: Topology) -> Schedule:
     by_hosts=True,
 )
 def striped_reduce_scatter(rank: int, size: int, topology: Topology) -> Schedule:
-    """Reduce-scatter inside each host, by the places of ranks in their hosts, then between the ranks of each place.
+    """Reduce-scatter inside each host, where each rank stands for some of the others', and from these to those.
 
     (H-1)/H vectors leave each of H hosts of equally many ranks, which is the least: middle and long vectors.
     """
@@ -85,7 +85,7 @@ def striped_reduce_scatter(rank: int, size: int, topology: Topology) -> Schedule
     by_hosts=True,
 )
 def striped_allgather(rank: int, size: int, topology: Topology) -> Schedule:
-    """Each rank sends its block to the ranks of its place in the other hosts; allgather inside each host.
+    """Each rank sends its block to the ranks that stand for it in the other hosts; allgather inside each host.
 
     Each block leaves its host H-1 times with H hosts, which is the least: middle and long vectors.
     """
@@ -152,8 +152,8 @@ def striped_reduce(rank: int, size: int, root: int, topology: Topology) -> Sched
     local, home = stage.local, next(k for k, group in enumerate(stage.groups) if root in group)
     lists = [stage.owned(one, local) for one in local]
     mine = lists[local.index(rank)]
-    held, total = stage.reduced_inside(lists), stage.tmp.take(mine) if root in local else Ref("scratch", ())
-    hosts, rails = len(stage.groups), []
+    held, hosts, rails = stage.reduced_inside(lists), len(stage.groups), []
+    total = held if hosts == 1 else stage.tmp.take(mine) if root in local else Ref("scratch", ())
     for ranks, cells in (one for one in stage.stripes() if rank in one[0]):
         parts = [cells] if hosts == 2 else _in_parts(cells, 1 << hosts.bit_length() - 1)
         edges = list(accumulate(map(len, parts), initial=mine.index(cells[0])))
