@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from mpi4py import MPI
@@ -15,8 +13,9 @@ from mpicoll.dispatch.machine_facts import MachineFacts, local
 from mpicoll.dispatch.tuning import Text
 from mpicoll.errors import MismatchError
 from mpicoll.runtime.mpi import cuda_aware
+from mpicoll.runtime.mpi.host import this_host
 from mpicoll.runtime.mpi.roll_call import Address
-from mpicoll.schedule.topology import AUTO, ONE_HOST, host_of_ranks
+from mpicoll.schedule.topology import AUTO, forced
 from mpicoll.settings import settings
 
 #: settings on which ranks must agree, since a choice or a tag depends on them
@@ -79,30 +78,20 @@ def own_facts(mine: dict[str, Any], address: Address | None, rank: int) -> RankF
     host, awareness = MPI.Get_processor_name(), cuda_aware.decide()
     tables = tuning.users_tables() if rank == 0 else ()
     name, machine = secrets.token_hex(8), local(MPI.get_vendor()[0])
-    return RankFacts(mine, awareness, host, _place(host), name, address, machine, tables)
+    return RankFacts(mine, awareness, host, _place(), name, address, machine, tables)
 
 
-def _place(host: str) -> str:
-    """Return what tells this rank's host from others: its name and its start, or what the setting says.
+def _place() -> str:
+    """Return what tells this rank's host from others: the host's identity, or what the setting says.
 
     Raises:
         ValueError: the setting names the hosts of other numbers of ranks.
     """
-    if settings.topology == ONE_HOST:
-        return ""
     if settings.topology == AUTO:
-        return f"{host} {_boot()}"
+        return this_host()
     world = MPI.COMM_WORLD
-    return str(host_of_ranks(settings.topology.removeprefix("hosts="), world.size)[world.rank])
-
-
-@cache
-def _boot() -> str:
-    """Return the name that Linux gave itself when it started, "" where there is none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+    hosts = forced(settings.topology, world.size).host_of
+    return str(hosts[world.rank]) if hosts else ""
 
 
 def compare(all_settings: list[dict[str, Any]]) -> None:

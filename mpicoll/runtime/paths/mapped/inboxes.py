@@ -11,7 +11,6 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import cupy
@@ -19,6 +18,7 @@ from mpi4py import MPI
 
 from mpicoll.runtime.cuda.streams import is_open, new_stream
 from mpicoll.runtime.cuda.work import ANY_WAY
+from mpicoll.runtime.mpi.host import this_host
 from mpicoll.runtime.paths.mapped import nvlink
 from mpicoll.runtime.paths.mapped.enqueued import HandoverEvents, await_event
 from mpicoll.runtime.paths.mapped.inbox_layout import PLACES, InboxLayout
@@ -137,7 +137,7 @@ def connect(
         The mapping, or in words why there is none: the same on all ranks.
     """
     layout = InboxLayout(comm.size, nbytes)
-    found = yield from exchanged(comm, (_host(), nvlink.identity(device)))
+    found = yield from exchanged(comm, (this_host(), nvlink.identity(device)))
     why = _refusal(found, layout, shared)
     if why:
         return why
@@ -171,12 +171,6 @@ def _on(device: int, act: Callable[[], T]) -> T:
 
 def _free(device: int, addresses: list[int]) -> None:
     _on(device, lambda: [_runtime.free(address) for address in addresses])
-
-
-def _host() -> str:
-    """Return a text that tells hosts apart."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    return f"{MPI.Get_processor_name()} {boot.read_text(encoding='ascii').strip() if boot.exists() else ''}"
 
 
 def _refusal(found: list[tuple[str, tuple[str, str]]], layout: InboxLayout, shared: bool) -> str:
