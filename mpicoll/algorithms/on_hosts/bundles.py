@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from mpicoll.algorithms.on_hosts.stage import HIERARCHY, UNIFORM, Stage
-from mpicoll.algorithms.registry import packaged
-from mpicoll.schedule.ir import Copy, Recv, Ref, Schedule, Send, inp, out, step
+from mpicoll.algorithms.on_hosts.stage import Stage, on_hosts
+from mpicoll.schedule.ir import Copy, Message, Recv, Ref, Schedule, Send, inp, out, step
 from mpicoll.schedule.topology import Topology
 
 
-@packaged(
+@on_hosts(
     "alltoall",
     name="bundles",
     cost="2*(α + (p-2)*o) + 2*(p-1)/p*n*β + λ + n*γ",
-    reference=HIERARCHY,
     scratch="4*p",
-    uniform=UNIFORM,
-    by_hosts=True,
 )
 def bundles(rank: int, size: int, topology: Topology) -> Schedule:
     """Ranks of a host exchange what each of them sends to other hosts; bundles of the host's blocks go there.
@@ -27,19 +23,19 @@ def bundles(rank: int, size: int, topology: Topology) -> Schedule:
     far = [one for one in stage.columns(rank) if one not in local]  # whom this rank serves for its host
     served = {one: [to for to in stage.columns(one) if to not in local] for one in local}
     near = [one for one in local if one != rank]
-    inside = [Send(inp([rank * size + one]), one) for one in near]
-    inside += [Recv(out([one * size + rank]), one) for one in near]  # type: ignore[misc]
+    inside: list[Message] = [Send(inp([rank * size + one]), one) for one in near]
+    inside += [Recv(out([one * size + rank]), one) for one in near]
     stage.steps.append(step(inside, Copy(out([rank * size + rank]), inp([rank * size + rank]))))
     held = {one: stage.tmp.take([one * size + to for to in far]) if far else Ref("scratch", ()) for one in local}
-    messages = [Send(inp([rank * size + to for to in served[one]]), one) for one in near if served[one]]
-    messages += [Recv(held[one], one) for one in near if far]  # type: ignore[misc]
+    messages: list[Message] = [Send(inp([rank * size + to for to in served[one]]), one) for one in near if served[one]]
+    messages += [Recv(held[one], one) for one in near if far]
     own = [Copy(held[rank], inp([rank * size + to for to in far]))] if far else []
     stage.steps.append(step(messages, own))
-    outside = [Send(_together([held[one][k] for one in local]), to) for k, to in enumerate(far)]
+    outside: list[Message] = [Send(_together([held[one][k] for one in local]), to) for k, to in enumerate(far)]
     for group in stage.groups:
         if rank not in group:
             sender = stage.stands_for(rank, group)
-            outside.append(Recv(out([one * size + rank for one in group]), sender))  # type: ignore[arg-type]
+            outside.append(Recv(out([one * size + rank for one in group]), sender))
     stage.steps.append(step(outside))
     return stage.done(size * size)
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import groupby
+from functools import partial
+from itertools import accumulate, groupby, pairwise
 
 from mpicoll.algorithms import registry
-from mpicoll.schedule.embed import Region, embed
+from mpicoll.algorithms.registry import packaged
+from mpicoll.schedule.embed import Region, beside, embed
 from mpicoll.schedule.ir import Ref, Schedule, Scratch, Step, inp, out
 from mpicoll.schedule.topology import Topology
 
-#: why the schedules of all topologies are right
-UNIFORM = "Its phases are algorithms that are right on any ranks; each topology is proven when it is first used."
-#: what two-level algorithms were first measured with
-HIERARCHY = "Karonis et al. 2000; two levels"
+#: registers an algorithm for several hosts
+on_hosts = partial(
+    packaged,
+    reference="Karonis et al. 2000; two levels",
+    uniform="Its phases are algorithms that are right on any ranks; each topology is proven when it is first used.",
+    by_hosts=True,
+)
 
 
 class Stage:
@@ -82,6 +87,34 @@ class Stage:
         cells = list(map(out, lists))
         self.steps += self.phase("allgather", "linear", Region(self.local, lists, cells, cells))
 
+    def between(self, collective: str, algorithm: str, source: Ref, target: Ref, home: int = 0) -> None:
+        """Let each stripe go between hosts, all of them at the same time.
+
+        Args:
+            collective: of the algorithm.
+            algorithm: its name.
+            source: cells of this rank's stripes, which are read.
+            target: those that are written.
+            home: number of the root's host, where there is a root.
+        """
+        blocks, rails = registry.get(collective, algorithm).vector_blocks(len(self.groups)), []
+        start = self.owned(self.rank, self.local)[0]
+        for ranks, cells in (one for one in self.stripes() if self.rank in one[0]):
+            parts = _in_parts(cells, blocks)
+            ends = list(pairwise(accumulate(map(len, parts), initial=cells[0] - start)))
+            region = Region(ranks, parts, [source[a:b] for a, b in ends], [target[a:b] for a, b in ends])
+            rails.append(self.phase(collective, algorithm, region, home))
+        self.steps += beside(*rails)
+
+    def leaders(self, root: int) -> tuple[list[int], int]:
+        """Return (first rank of each host, the root for its own; that of this host)."""
+        found = [root if root in group else group[0] for group in self.groups]
+        return found, next(one for one in found if one in self.local)
+
+    def home(self, root: int) -> int:
+        """Return the number of the root's host."""
+        return next(host for host, group in enumerate(self.groups) if root in group)
+
     def column(self, rank: int) -> tuple[int, ...]:
         """Return the rank of each host that stands for a rank: itself; in other hosts ranks take turns."""
         return tuple(self.stands_for(rank, group) for group in self.groups)
@@ -99,3 +132,9 @@ class Stage:
     def done(self, blocks: int) -> Schedule:
         """Return the schedule."""
         return Schedule.of(self.steps, blocks, self.tmp)
+
+
+def _in_parts(cells: Sequence[int], number: int) -> list[Sequence[int]]:
+    """Return cells in so many parts that follow each other, some empty where there are few."""
+    edges = [len(cells) * k // number for k in range(number + 1)]
+    return [cells[a:b] for a, b in pairwise(edges)]
