@@ -150,12 +150,7 @@ class Algorithm:
         return needs
 
     def refuses(
-        self,
-        size: int,
-        *,
-        commutative: bool = True,
-        counts_known: bool = True,
-        left_fold: bool = False,
+        self, size: int, *, commutative: bool = True, counts_known: bool = True, left_fold: bool = False
     ) -> str | None:
         """Return the reason why it cannot serve, None if it can.
 
@@ -165,19 +160,6 @@ class Algorithm:
             counts_known: all ranks know all ranks' counts.
             left_fold: ranks must be combined from left to right.
         """
-        why = self._refuses_size(size)
-        if why:
-            return why
-        if self.row.reducing and not commutative and not self.ordered:
-            return "needs a commutative operator"
-        if self.row.reducing and left_fold and not self.left_fold:
-            return "does not combine ranks from left to right, as reproducible='ranks' demands"
-        if self.forwards and not counts_known:
-            return "passes on other ranks' blocks, whose counts not all ranks know in this call"
-        return None
-
-    def _refuses_size(self, size: int) -> str | None:
-        """Return the reason why it cannot serve a number of ranks, None if it can."""
         if self.power_of_two and not is_power_of_two(size):
             return f"needs a power-of-two number of ranks, got {size}"
         if self.even and size % 2 and size > 1:
@@ -186,6 +168,12 @@ class Algorithm:
             return f"needs at least {self.min_size} ranks, got {size}"
         if size > MOST_PROVEN and self.provable:
             return f"is proven for at most {MOST_PROVEN} ranks, got {size}; {REMEDY}"
+        if self.row.reducing and not commutative and not self.ordered:
+            return "needs a commutative operator"
+        if self.row.reducing and left_fold and not self.left_fold:
+            return "does not combine ranks from left to right, as reproducible='ranks' demands"
+        if self.forwards and not counts_known:
+            return "passes on other ranks' blocks, whose counts not all ranks know in this call"
         return None
 
 

@@ -31,7 +31,7 @@ from mpicoll.pictures.units import size_text, time_text
 from mpicoll.ranges import MOST, whole_numbers
 from mpicoll.schedule.collectives import Collective, collective
 from mpicoll.schedule.ir import Schedule
-from mpicoll.schedule.topology import FLAT, Topology, host_of_ranks
+from mpicoll.schedule.topology import Topology, host_of_ranks
 from mpicoll.settings import parse_bytes
 from mpicoll.simulate.machine import machine
 
@@ -85,7 +85,7 @@ def _show_algorithm(row: Collective, chosen: argparse.Namespace) -> None:
     given = parse_choice(chosen.algorithm)
     name, segments = given.algorithm, given.segments or 1
     hosts = host_of_ranks(chosen.hosts, chosen.ranks) if chosen.hosts else ()
-    topology = Topology.of(hosts) if hosts else FLAT
+    topology = Topology.of(hosts)
     card = registry.require(row.name, name, chosen.ranks)
     schedules = card.schedules(chosen.ranks, chosen.root, topology)
     made = film(row, schedules, root=chosen.root, segments=segments, hosts=hosts)

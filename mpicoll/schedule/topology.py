@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from random import Random
 
@@ -51,7 +51,7 @@ class Topology:
         """Number of hosts."""
         return max(self.host_of, default=0) + 1
 
-    @property
+    @cached_property
     def groups(self) -> list[list[int]]:
         """Ranks of each host; none where all are on one."""
         found: list[list[int]] = [[] for _ in range(self.hosts)] if self.host_of else []
