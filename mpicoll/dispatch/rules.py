@@ -167,9 +167,8 @@ def parse_choice(text: str) -> Choice:
     return Choice(name, int(segments or 0), path)
 
 
-def known_choice(name: str, text: str) -> Choice:
-    """Read a choice for a collective, which must have an algorithm of that name."""
-    choice = parse_choice(text)
+def known_choice(name: str, choice: Choice) -> Choice:
+    """Return a choice for a collective, which must have an algorithm of that name."""
     if choice.algorithm != NATIVE:
         registry.get(name, choice.algorithm)
     return choice
@@ -181,7 +180,7 @@ def parse_rule(text: str) -> Rule:
     if not conditions:
         raise ValueError("needs a collective, a colon and an algorithm")
     name = collective(first).name
-    choice = known_choice(name, conditions.pop())
+    choice = known_choice(name, parse_choice(conditions.pop()))
     return Rule(name, choice, **parse_conditions(conditions))
 
 
@@ -219,16 +218,14 @@ def _parse_condition(text: str) -> dict[str, object]:
 def _parse_ranks(value: str) -> dict[str, object]:
     if value == "pow2":
         return {"only_powers": True}
-    if not re.fullmatch(r"\d+(-\d+)?", value):
-        raise ValueError(f"{value!r} is not a number of ranks such as 4, 2-8 or pow2")
-    return {"ranks": _parse_range(value, "ranks")}
+    return {"ranks": _parse_range(value, "ranks", "4, 2-8 or pow2")}
 
 
-def _parse_range(value: str, what: str) -> tuple[int, int]:
+def _parse_range(value: str, what: str, such_as: str = "4 or 2-8") -> tuple[int, int]:
     """Read a number or a range of numbers, both bounds included."""
     low, dash, high = value.partition("-")
     if not low.isdecimal() or (dash and not high.isdecimal()):
-        raise ValueError(f"{value!r} is not a number of {what} such as 4 or 2-8")
+        raise ValueError(f"{value!r} is not a number of {what} such as {such_as}")
     if not 0 < int(low) <= int(high or low):
         raise ValueError(f"empty range of {what} {value!r}")
     return int(low), int(high or low)

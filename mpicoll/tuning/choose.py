@@ -123,6 +123,8 @@ def rules(timings: Sequence[Timing]) -> list[Rule]:
 
     Those for MPI's own collective come first, and behind them what is chosen where it does not serve.
     """
+    if not any(choice.algorithm == NATIVE for one in timings for choice in one.times):
+        return _all_rules(timings)
     ours = [replace(one, times={c: s for c, s in one.times.items() if c.algorithm != NATIVE}) for one in timings]
     native = [rule for rule in _all_rules(timings) if rule.choice.algorithm == NATIVE]
     return [*native, *_all_rules([one for one in ours if one.times])]

@@ -10,7 +10,7 @@ from mpicoll.bench.errors import RequestError
 from mpicoll.bench.request.cases import CALLS, Case, Method, in_equal_blocks, make_case
 from mpicoll.bench.request.numbers import REDUCTIONS, dtype_named, kind
 from mpicoll.bench.request.options import Options
-from mpicoll.dispatch.rules import NATIVE, known_choice
+from mpicoll.dispatch.rules import NATIVE, known_choice, parse_choice
 from mpicoll.errors import UnsupportedError
 from mpicoll.ranges import growing
 
@@ -78,7 +78,7 @@ def _known(options: Options) -> None:
 
 def _unknown(call: Method, name: str) -> str:
     try:
-        known_choice(call.row.name, name)
+        known_choice(call.row.name, parse_choice(name))
     except ValueError as error:
         return str(error)
     return ""
@@ -129,7 +129,7 @@ def _refused(call: Method, name: str, size: int, refuse: Refuse) -> bool:
         refuse: is told why.
     """
     try:
-        algorithm = known_choice(call.row.name, name).algorithm
+        algorithm = known_choice(call.row.name, parse_choice(name)).algorithm
         if algorithm != NATIVE:  # of which only the call itself can tell
             registry.require(call.row.name, algorithm, size, counts_known=not call.local)
     except (ValueError, UnsupportedError) as error:
