@@ -27,10 +27,6 @@ METHODS = [m for row in registry.COLLECTIVES.values() for m in row.methods if m 
 NATIVE = "native"
 
 
-def plan_of(comm, *call, **options):
-    return comm.Get_plan(*call, **options)
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_in_every_form(comms, method):
     """Around the blocks, and in the gaps between them, nothing is written."""
@@ -61,7 +57,7 @@ def test_reductions_are_mpi_s_where_it_combines_alike(world, op):
             with pytest.raises(mpicoll.UnsupportedError, match=r"^allreduce: 'native' would not do the same: "):
                 world.Allreduce(x, x.copy(), MPI_OPS[op], algorithm=NATIVE)
             with mpicoll.override(algorithms="allreduce:native"):
-                assert plan_of(world, "Allreduce", x, x.copy(), MPI_OPS[op]).algorithm != NATIVE
+                assert world.Get_plan("Allreduce", x, x.copy(), MPI_OPS[op]).algorithm != NATIVE
 
 
 def test_ranks_may_differ_in_whether_they_are_in_place(world):
@@ -128,23 +124,23 @@ def test_all_forms_on_the_same_arrays(world):
         request.Free()
 
 
-def test_the_setting_takes_mpi_s_own_where_no_table_has_measured_it(world, tmp_path):
+def test_the_setting_takes_mpi_s_own_where_no_table_has_measured_it(world):
     x, y = np.ones(1000), np.zeros(1000)
     with mpicoll.override(native=True):
-        plan = plan_of(world, "Allreduce", x, y)
+        plan = world.Get_plan("Allreduce", x, y)
         assert (plan.algorithm, plan.reason) == (NATIVE, "the setting native")
         assert "native: MPI's own collective; calls that do not block: " in str(plan)
-        assert plan_of(world, "Allreduce", x, y, MPI.MAX).algorithm != NATIVE
+        assert world.Get_plan("Allreduce", x, y, MPI.MAX).algorithm != NATIVE
         with mpicoll.override(reproducible="runs"):
-            assert plan_of(world, "Allreduce", x, y).algorithm != NATIVE
-    assert plan_of(world, "Allreduce", x, y).algorithm != NATIVE
+            assert world.Get_plan("Allreduce", x, y).algorithm != NATIVE
+    assert world.Get_plan("Allreduce", x, y).algorithm != NATIVE
 
 
 @pytest.mark.parametrize("setting", [{"timeout": 30}, {"errors": "agree"}])
 def test_what_mpi_does_not_know_keeps_calls_from_it(world, setting):
     x, y = np.ones(10), np.zeros(10)
     with mpicoll.override(**setting, native=True):
-        assert plan_of(world, "Allreduce", x, y).algorithm != NATIVE
+        assert world.Get_plan("Allreduce", x, y).algorithm != NATIVE
         world.Allreduce(x, y)
         assert (y == SIZE).all()
         with pytest.raises(mpicoll.UnsupportedError, match="no time limit"):

@@ -206,7 +206,7 @@ def test_one_key_for_all_forms(comm, monkeypatch):
     calls, make = [], planning.make_plan
     monkeypatch.setattr(planning, "make_plan", lambda key: calls.append(key) or make(key))
     x, y = np.ones(11), np.zeros(11)
-    before = _planned.cache_info().misses
+    _planned.cache_clear()  # another test may have had the same plan
     for _ in range(2):
         comm.Allreduce(x, y)
         comm.Iallreduce(x, y).Wait()
@@ -216,7 +216,7 @@ def test_one_key_for_all_forms(comm, monkeypatch):
     request.Wait()
     request.Free()
     assert len(calls) == 1
-    assert _planned.cache_info().misses <= before + 1
+    assert _planned.cache_info().misses == 1
     (one,) = cache_of(comm).calls.values()
     assert len(one.programs) == 2
 
