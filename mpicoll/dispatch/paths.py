@@ -26,6 +26,7 @@ class PathRow:
             takes whole blocks, and needs no scratch.
         wave: bytes of a block that such a path moves at a time.
         enqueues: the host only enqueues a call, whose end comes on the device.
+        by_hosts: it serves algorithms for several hosts, and no others.
     """
 
     name: str
@@ -35,6 +36,7 @@ class PathRow:
     wave: int = 1 << 62
     by_host: bool = False
     enqueues: bool = False
+    by_hosts: bool = False
 
     @property
     def takes_segments(self) -> bool:
@@ -67,6 +69,13 @@ PATHS: dict[str, PathRow] = {
             ),
             wave=512 << 10,
             enqueues=True,
+        ),
+        PathRow(
+            "bridged",
+            "device",
+            CostModel(0.33e-6, 0.018e-6, 1 / 333e9, 0.0, 0.0, 60e-6, source="as mapped; of a call: an estimate"),
+            wave=512 << 10,
+            by_hosts=True,
         ),
         PathRow(
             "direct",
@@ -102,8 +111,8 @@ PATHS: dict[str, PathRow] = {
 }
 
 
-#: between hosts, until it is measured; what matters is that 45 KB take as long as a round
-HOST_LINK = HostLink(15e-6, 1 / 3e9, "25 Gbit/s Ethernet")
+#: between hosts, until it is measured; of a slow network, for bytes that need not be sent cost the most there
+HOST_LINK = HostLink(15e-6, 1 / 1.2e9, "10 Gbit/s Ethernet")
 
 
 def serving(memory: str) -> tuple[str, ...]:

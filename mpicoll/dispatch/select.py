@@ -9,6 +9,7 @@ from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
 from mpicoll.analysis.proof import demand, doubt
 from mpicoll.dispatch.facts import Facts
+from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.predict import UNTUNED, best_segments
 from mpicoll.dispatch.rules import NATIVE, Choice, Rule, parse_choice, parse_rules
 from mpicoll.dispatch.tuning import Tuning
@@ -88,7 +89,7 @@ def size_class(nbytes: int | None) -> int | None:
 
 def _pinned(facts: Facts) -> Choice:
     """Return the cheapest choice for a middle size, uncut, on the best path: the same for every size and table."""
-    one_path = replace(facts, nbytes=1 << 16, segment_bytes=0, paths=facts.paths[:1])
+    one_path = replace(facts, nbytes=1 << 16, segment_bytes=0, paths=_serving_all(facts.paths)[:1])
     middle = [c for c in candidates(one_path, UNTUNED) if c.seconds is not None]
     return replace(min(middle, key=lambda c: c.seconds or 0.0).choice, segments=1)
 
@@ -103,14 +104,25 @@ def candidates(facts: Facts, tuning: Tuning = UNTUNED) -> list[Candidate]:
     for card in registry.known(facts.collective):
         if card.by_hosts and not facts.topology.host_of:
             continue
+        if not (paths := usable(card, facts)):
+            continue
         why = _refusal(card, facts, needs) if card.cost else card.refuses(facts.size, **needs) or "declares no cost"
         if why:
             found.append(Candidate(Choice(card.name), None, why))
             continue
-        for path in facts.paths:
+        for path in paths:
             segments, seconds = best_segments(card, facts, path, tuning)
             found.append(Candidate(Choice(card.name, segments, path), seconds))
     return found
+
+
+def usable(card: Algorithm, facts: Facts) -> tuple[str, ...]:
+    """Return the paths on which an algorithm can run, best first: some serve those for several hosts only."""
+    return facts.paths if card.by_hosts else _serving_all(facts.paths)
+
+
+def _serving_all(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(path for path in paths if not PATHS[path].by_hosts)
 
 
 def _refusal(card: Algorithm, facts: Facts, needs: dict[str, bool]) -> str | None:
@@ -123,9 +135,10 @@ def refusal(choice: Choice, facts: Facts) -> str | None:
     """Return the reason why a rule's choice cannot serve a call, None if it can."""
     if choice.algorithm == NATIVE:
         return facts.not_native or None
-    if choice.path and choice.path not in facts.paths:
+    card = registry.get(facts.collective, choice.algorithm)
+    if choice.path and choice.path not in usable(card, facts):
         return f"path {choice.path} is not offered"
-    return _refusal(registry.get(facts.collective, choice.algorithm), facts, facts.needs)
+    return _refusal(card, facts, facts.needs)
 
 
 def _first(rules: tuple[Rule, ...], facts: Facts) -> Rule | None:
@@ -147,10 +160,12 @@ def _forced(choice: Choice, facts: Facts, tuning: Tuning) -> Choice:
         return choice
     card = registry.require(facts.collective, choice.algorithm, facts.size, **facts.needs)
     demand(card, facts.size, facts.root, facts.topology)
-    if choice.path and choice.path not in facts.paths:
-        usable = ", ".join(facts.paths)
+    paths = usable(card, facts)
+    if not paths or (choice.path and choice.path not in paths):
+        path = choice.path or facts.paths[0]
         raise UnsupportedError(
-            f"{facts.collective}: path {choice.path!r} cannot serve {facts.memory} arrays here; usable: {usable}"
+            f"{facts.collective}: path {path!r} cannot serve {facts.memory} arrays here; "
+            f"usable: {', '.join(paths) or f'none by {card.name!r}'}"
         )
     return _complete(choice, facts, tuning)
 
@@ -161,8 +176,8 @@ def _complete(choice: Choice, facts: Facts, tuning: Tuning) -> Choice:
         return choice
     card = registry.get(facts.collective, choice.algorithm)
     if not card.cost:
-        return Choice(choice.algorithm, choice.segments or 1, choice.path or facts.paths[-1])
-    paths = (choice.path,) if choice.path else facts.paths
+        return Choice(choice.algorithm, choice.segments or 1, choice.path or usable(card, facts)[-1])
+    paths = (choice.path,) if choice.path else usable(card, facts)
     found = {path: best_segments(card, facts, path, tuning) for path in paths}
     path = min(paths, key=lambda p: found[p][1])
     return Choice(choice.algorithm, choice.segments or found[path][0], path)

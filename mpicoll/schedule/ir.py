@@ -9,6 +9,7 @@ when a schedule runs.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -166,12 +167,15 @@ class Schedule:
         scratch: for each scratch cell the id of the block that it is sized for.
         window: if not 0, a step starts only when all messages of the step `window`
             steps earlier are complete (bounds the messages in flight).
+        outside: first step of what hosts exchange, and the step behind it: all messages of other steps stay inside
+            hosts.  None where nothing is said of it.
     """
 
     steps: tuple[Step, ...]
     blocks: int
     scratch: tuple[int, ...] = field(default=())
     window: int = 0
+    outside: tuple[int, int] | None = None
     _hash: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
@@ -182,7 +186,13 @@ class Schedule:
         return self._hash
 
     @staticmethod
-    def of(steps: Iterable[Step], blocks: int, scratch: Scratch | None = None, window: int = 0) -> Schedule:
+    def of(
+        steps: Iterable[Step],
+        blocks: int,
+        scratch: Scratch | None = None,
+        window: int = 0,
+        outside: tuple[int, int] | None = None,
+    ) -> Schedule:
         """Return a schedule of the steps.
 
         Args:
@@ -190,9 +200,13 @@ class Schedule:
             blocks: number of blocks of the vector.
             scratch: the allocator that the steps used, None if they need none.
             window: see the attributes.
+            outside: see the attributes; counted with the empty steps.
         """
-        kept = tuple(s for s in steps if s.messages or s.local)
-        return Schedule(kept, blocks, tuple(scratch.ids) if scratch else (), window)
+        given = tuple(steps)
+        kept = [place for place, s in enumerate(given) if s.messages or s.local]
+        if outside is not None:
+            outside = bisect_left(kept, outside[0]), bisect_left(kept, outside[1])
+        return Schedule(tuple(given[k] for k in kept), blocks, tuple(scratch.ids) if scratch else (), window, outside)
 
     def __str__(self) -> str:
         return "\n".join(f"step {number}: {one}" for number, one in enumerate(self.steps))

@@ -10,6 +10,8 @@ On rank 2 of 4, a binomial gather and its reversal, a scatter:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
 
 from mpicoll.schedule.ir import Copy, Local, Message, Recv, Ref, Schedule, Send, Step
 
@@ -19,8 +21,12 @@ _EXCHANGED = {"input": "output", "output": "input"}
 
 def reverse(schedule: Schedule) -> Schedule:
     """Return a schedule that runs backwards, with input and output exchanged; it may not reduce."""
-    steps = _backwards(schedule.steps, _EXCHANGED)
-    return Schedule(tuple(steps), schedule.blocks, schedule.scratch, schedule.window)
+    if schedule.outside is None:
+        return replace(schedule, steps=tuple(_backwards(schedule.steps, _EXCHANGED)))
+    begin, end = schedule.outside
+    parts = [_backwards(schedule.steps[a:b], _EXCHANGED) for a, b in ((end, None), (begin, end), (0, begin))]
+    outside = len(parts[0]), len(parts[0]) + len(parts[1])
+    return replace(schedule, steps=tuple(chain.from_iterable(parts)), outside=outside)
 
 
 def reverse_steps(steps: Iterable[Step]) -> list[Step]:

@@ -47,12 +47,12 @@ class Kinds:
 
     def comm(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         """Return it; its calls must be made while the test lasts, for the protocol is forced."""
-        from mpicoll.runtime.paths.mapped import kernel
+        from mpicoll.runtime.paths.mapped import protocols
 
         limit, nbytes = KINDS[kind]
         if kind not in self.comms:
             self.comms[kind] = connected(nbytes)
-        monkeypatch.setattr(kernel, "LINES_LIMIT", limit)
+        monkeypatch.setattr(protocols, "LINES_LIMIT", limit)
         return self.comms[kind]
 
     def free(self) -> None:

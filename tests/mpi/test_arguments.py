@@ -163,7 +163,11 @@ OPTIONS = {
     "unknown": ({"algorithm": "rings"}, ValueError, f"allreduce: no algorithm 'rings'; known: {NAMES}"),
     "no segments": ({"algorithm": "ring/0"}, ValueError, "the number of segments is at least 1 and at most 65536"),
     "capital": ({"algorithm": "Ring"}, ValueError, "'Ring' is not of the form algorithm[/segments][@path]"),
-    "no path": ({"algorithm": "ring@cuda"}, ValueError, "unknown path 'cuda'; known: host, mapped, direct, staged"),
+    "no path": (
+        {"algorithm": "ring@cuda"},
+        ValueError,
+        "unknown path 'cuda'; known: host, mapped, bridged, direct, staged",
+    ),
     "path of devices": (
         {"algorithm": "ring@direct"},
         UnsupportedError,

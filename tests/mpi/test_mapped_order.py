@@ -245,14 +245,14 @@ def test_any_calls_one_after_the_other(xp, monkeypatch, nbytes, seed):
 
     Nothing is remembered: a call that is known keeps the protocol that it had, and only one rank may know it.
     """
-    from mpicoll.runtime.paths.mapped import kernel
+    from mpicoll.runtime.paths.mapped import protocols
 
     comm, draw, mine = connected(nbytes), random.Random(seed), random.Random(RANK)
     calls = [(Call(case, RANK, SIZE, Memory(xp, "mapped")), case) for case in mixture(300, draw)]
     arguments = [call.arguments() for call, _ in calls]
     with mpicoll.override(path="mapped"):
         for (_, case), given in zip(calls, arguments, strict=True):
-            monkeypatch.setattr(kernel, "LINES_LIMIT", draw.choice((-1, 1 << 62)))
+            monkeypatch.setattr(protocols, "LINES_LIMIT", draw.choice((-1, 1 << 62)))
             comm._get_context().attached["mapped"].kernels.clear()
             comm._get_context().cache.clear()
             if mine.random() < 0.1:

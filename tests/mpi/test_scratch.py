@@ -48,7 +48,7 @@ def layouts(collective, name, size, nbytes, limit):
         for rank in range(size):
             plan = make_plan(PlanKey(facts, rank, root, name, scratch_limit=limit))
             shape = Shape.of(call, rank, size)
-            program = program_of(plan, shape, False)
+            program = program_of(plan.schedule, shape, False, plan.segments, plan.lanes)
             yield plan, Layout(shape, program.schedule, program.segments, program.lanes, 4)
 
 

@@ -59,7 +59,9 @@ class Call:
         return max((self.lengths[self.blocks[rank][cell]] for cell in self.programs[rank].cells), default=0)
 
 
-def programs_of(schedules: list[Any], aliased: set[int], even: bool = True, early: bool = True) -> list[Lowered]:
+def programs_of(
+    schedules: list[Any], aliased: set[int], even: bool = True, early: bool = True, stored: bool = False
+) -> list[Lowered]:
     """Lower all ranks' schedules, with credit where the library gives it."""
     silent = unheard(schedules)
     if not even:
@@ -73,6 +75,7 @@ def programs_of(schedules: list[Any], aliased: set[int], even: bool = True, earl
             frozenset(receiver for sender, receiver in silent if sender == rank),
             frozenset(sender for sender, receiver in silent if receiver == rank),
             early,
+            stored,
         )
         for rank, schedule in enumerate(schedules)
     ]

@@ -21,7 +21,8 @@ from mpicoll.runtime.progress import turns
 MODULES = [f"mpicoll.runtime.cuda.{name}" for name in ("work", "order", "launch", "migrate", "table", "batch")]
 MODULES += [f"mpicoll.runtime.paths.{name}" for name in ("staged", "direct")]
 MAPPED = "path", "kernel", "order", "launch", "inboxes", "nvlink", "enqueued", "watchdog", "residents", "items"
-MODULES += [f"mpicoll.runtime.paths.mapped.{name}" for name in MAPPED]
+MODULES += [f"mpicoll.runtime.paths.mapped.{name}" for name in (*MAPPED, "protocols", "exchange")]
+MODULES += [f"mpicoll.runtime.paths.bridged.{name}" for name in ("path", "bridge")]
 #: the caller's streams
 CALLER, OTHER = 1, 2
 

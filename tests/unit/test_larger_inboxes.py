@@ -22,7 +22,7 @@ def plan_of(comm, x, y):
 @pytest.mark.parametrize(("count", "more"), [(8, False), (20_000, False), (1 << 18, True), (1 << 22, True)])
 def test_a_call_with_more_tiles_than_slots_wants_more_memory(made, mapped, comm, peers, count, more):
     """Of inboxes of 8 MiB, two have 496 slots of 448 bytes in lines."""
-    from mpicoll.runtime.paths.mapped.kernel import piece_for, wants_more
+    from mpicoll.runtime.paths.mapped.protocols import piece_for, wants_more
 
     plan, larger = plan_of(comm, np.ones(count), np.ones(count)), peers_of(2)
     assert wants_more(plan, peers) is more

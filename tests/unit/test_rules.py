@@ -140,7 +140,7 @@ def test_the_first_rule_that_matches_decides():
         ("allreduce:ring/-1", "'ring/-1' is not of the form"),
         ("allreduce:ring/0", "the number of segments is at least 1"),
         ("allreduce:ring@", "'ring@' is not of the form"),
-        ("allreduce:ring@teleport", "unknown path 'teleport'; known: host, mapped, direct, staged"),
+        ("allreduce:ring@teleport", "unknown path 'teleport'; known: host, mapped, bridged, direct, staged"),
         ("allreduce:ring@staged/2", "'ring@staged/2' is not of the form"),
         ("allreduce:0-64Q:ring", "'64Q' is not a number of bytes"),
         ("allreduce:-64K:ring", "'' is not a number of bytes"),

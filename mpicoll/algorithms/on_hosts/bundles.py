@@ -36,7 +36,8 @@ def bundles(rank: int, size: int, topology: Topology) -> Schedule:
         if rank not in group:
             sender = stage.stands_for(rank, group)
             outside.append(Recv(out([one * size + rank for one in group]), sender))
-    stage.steps.append(step(outside))
+    with stage.outside():
+        stage.steps.append(step(outside))
     return stage.done(size * size)
 
 

@@ -31,8 +31,9 @@ def leader_allreduce(rank: int, size: int, topology: Topology) -> Schedule:
     stage, whole = Stage(rank, size, topology), [[0]]
     (leaders, first), local = stage.leaders(0), stage.local
     held = _reduced_to(first, stage)
-    if rank == first:
-        stage.steps += stage.phase("allreduce", "recursive_doubling", Region(leaders, whole, [held], [out([0])]))
+    with stage.outside():
+        if rank == first:
+            stage.steps += stage.phase("allreduce", "recursive_doubling", Region(leaders, whole, [held], [out([0])]))
     stage.steps += stage.phase("bcast", "binomial", Region(local, whole, [out([0])], [out([0])]))
     return stage.done(1)
 
@@ -51,8 +52,9 @@ def leader_bcast(rank: int, size: int, root: int, topology: Topology) -> Schedul
     """
     stage, cells = Stage(rank, size, topology), [out([0])]
     leaders, first = stage.leaders(root)
-    if rank == first:
-        stage.steps += stage.phase("bcast", "binomial", Region(leaders, [[0]], cells, cells), leaders.index(root))
+    with stage.outside():
+        if rank == first:
+            stage.steps += stage.phase("bcast", "binomial", Region(leaders, [[0]], cells, cells), leaders.index(root))
     stage.steps += stage.phase("bcast", "binomial", Region(stage.local, [[0]], cells, cells), stage.local.index(first))
     return stage.done(1)
 
@@ -72,9 +74,10 @@ def leader_reduce(rank: int, size: int, root: int, topology: Topology) -> Schedu
     stage = Stage(rank, size, topology)
     leaders, first = stage.leaders(root)
     held = _reduced_to(first, stage)
-    if rank == first:
-        region = Region(leaders, [[0]], [held], [out([0])])
-        stage.steps += stage.phase("reduce", "binomial", region, leaders.index(root))
+    with stage.outside():
+        if rank == first:
+            region = Region(leaders, [[0]], [held], [out([0])])
+            stage.steps += stage.phase("reduce", "binomial", region, leaders.index(root))
     return stage.done(1)
 
 
@@ -96,10 +99,11 @@ def leader_gather(rank: int, size: int, root: int, topology: Topology) -> Schedu
     cells = list(held) if held.cells else [none] * len(local)
     region = Region(local, blocks, list(map(inp, blocks)), cells)
     stage.steps += stage.phase("gather", "linear", region, local.index(first))
-    if rank == first:
-        sources = [held if one == rank else none for one in leaders]
-        region = Region(leaders, stage.groups, sources, list(map(out, stage.groups)))
-        stage.steps += stage.phase("gather", "linear", region, leaders.index(root))
+    with stage.outside():
+        if rank == first:
+            sources = [held if one == rank else none for one in leaders]
+            region = Region(leaders, stage.groups, sources, list(map(out, stage.groups)))
+            stage.steps += stage.phase("gather", "linear", region, leaders.index(root))
     return stage.done(size)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate, groupby, pairwise
 
@@ -32,10 +33,12 @@ class Stage:
         places: place of each rank in its host.
         tmp: gives scratch.
         steps: so far.
+        apart: first step of what hosts exchange, and the step behind it.
     """
 
     def __init__(self, rank: int, size: int, topology: Topology) -> None:
         self.rank, self.tmp, self.steps = rank, Scratch(), list[Step]()
+        self.apart: tuple[int, int] | None = None
         self.groups = topology.groups or [list(range(size))]
         self.local = next(group for group in self.groups if rank in group)
         self.places = {one: place for group in self.groups for place, one in enumerate(group)}
@@ -66,6 +69,13 @@ class Stage:
         """
         card = registry.get(collective, algorithm)
         return embed(card.schedule(region.ranks.index(self.rank), len(region.ranks), root), region, self.tmp)
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Note that the steps made in a with block, one of a stage, are what hosts exchange: all ranks come to it."""
+        start = len(self.steps)
+        yield
+        self.apart = start, len(self.steps)
 
     def reduced_inside(self, lists: Sequence[Sequence[int]]) -> Ref:
         """Reduce-scatter inside the host, and return this rank's cells: sums of the host's ranks.
@@ -104,7 +114,8 @@ class Stage:
             ends = list(pairwise(accumulate(map(len, parts), initial=cells[0] - start)))
             region = Region(ranks, parts, [source[a:b] for a, b in ends], [target[a:b] for a, b in ends])
             rails.append(self.phase(collective, algorithm, region, home))
-        self.steps += beside(*rails)
+        with self.outside():
+            self.steps += beside(*rails)
 
     def leaders(self, root: int) -> tuple[list[int], int]:
         """Return (first rank of each host, the root for its own; that of this host)."""
@@ -131,7 +142,7 @@ class Stage:
 
     def done(self, blocks: int) -> Schedule:
         """Return the schedule."""
-        return Schedule.of(self.steps, blocks, self.tmp)
+        return Schedule.of(self.steps, blocks, self.tmp, outside=self.apart)
 
 
 def _in_parts(cells: Sequence[int], number: int) -> list[Sequence[int]]:

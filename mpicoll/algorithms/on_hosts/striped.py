@@ -47,7 +47,8 @@ def striped_reduce_scatter(rank: int, size: int, topology: Topology) -> Schedule
         ranks = stage.column(block)
         region = Region(ranks, [[block]], [held[k : k + 1]], [out([block])])
         rails.append(stage.phase("reduce", "linear", region, ranks.index(block)))
-    stage.steps += beside(*rails)
+    with stage.outside():
+        stage.steps += beside(*rails)
     return stage.done(size)
 
 
@@ -69,7 +70,8 @@ def striped_allgather(rank: int, size: int, topology: Topology) -> Schedule:
     for block in lists[stage.local.index(rank)]:
         ranks, cells = stage.column(block), [out([block])]
         rails.append(stage.phase("bcast", "linear", Region(ranks, [[block]], cells, cells), ranks.index(block)))
-    stage.steps += beside(*rails)
+    with stage.outside():
+        stage.steps += beside(*rails)
     stage.gather_inside(lists)
     return stage.done(size)
 

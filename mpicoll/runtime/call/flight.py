@@ -209,7 +209,7 @@ class Prepared:
     @property
     def lane(self) -> int:
         """Lane of its messages; what is ordered comes in the order of all calls."""
-        return self.slot.lane if self.bound.requests else COMMON
+        return COMMON if path(self.plan.path).ordered else self.slot.lane
 
     def free(self) -> None:
         """Give everything back."""

@@ -17,6 +17,7 @@ from mpicoll.runtime.program.local_work import Action, LocalWork
 from mpicoll.runtime.program.placement import Placement
 from mpicoll.runtime.program.wrapper import Wrapper
 from mpicoll.schedule import pack as packing
+from mpicoll.schedule.ir import Schedule
 from mpicoll.schedule.planner import compile_program
 from mpicoll.schedule.program import Program
 
@@ -68,7 +69,6 @@ class Messages(Path):
         return operands.op
 
 
-@lru_cache(maxsize=4096)
 def placement_of(plan: Plan, shape: Shape, aliased: bool, itemsize: int) -> Placement:
     """Return the compiled program for a plan and a shape, placed in its buffers.
 
@@ -78,15 +78,31 @@ def placement_of(plan: Plan, shape: Shape, aliased: bool, itemsize: int) -> Plac
         aliased: input and output are the same memory.
         itemsize: bytes of an element.
     """
-    program = program_of(plan, shape, aliased)
+    return placed(plan.schedule, shape, aliased, itemsize, plan.segments, plan.lanes)
+
+
+@lru_cache(maxsize=4096)
+def placed(
+    schedule: Schedule, shape: Shape, aliased: bool, itemsize: int, segments: int = 1, lanes: int = 1
+) -> Placement:
+    """Return the compiled program of a schedule, placed in its buffers.
+
+    Args:
+        schedule: of this rank.
+        shape: of the call.
+        aliased: input and output are the same memory.
+        itemsize: bytes of an element.
+        segments: of every block.
+        lanes: segments in flight.
+    """
+    program = program_of(schedule, shape, aliased, segments, lanes)
     return Placement.of(program, Layout(shape, program.schedule, program.segments, program.lanes, itemsize))
 
 
-def program_of(plan: Plan, shape: Shape, aliased: bool) -> Program:
-    """Return the compiled program for a plan and a shape; arguments as in `placement_of`."""
-    segments = plan.segments
-    schedule = packing.pack(plan.schedule, lambda ref: shape.contiguous(ref, segments))
-    return _compiled(schedule, segments, plan.lanes, aliased)
+def program_of(schedule: Schedule, shape: Shape, aliased: bool, segments: int, lanes: int) -> Program:
+    """Return the compiled program of a schedule; arguments as in `placed`."""
+    packed = packing.pack(schedule, lambda ref: shape.contiguous(ref, segments))
+    return _compiled(packed, segments, lanes, aliased)
 
 
 #: calls of most sizes share the compiled program of a schedule

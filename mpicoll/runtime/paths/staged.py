@@ -32,12 +32,17 @@ class StagedPath(Messages):
         return Host(), mirrors.bases, around
 
     def operator(self, operands: Operands, stream: int) -> Operator | None:
-        """Return the operator; a user's own is called with device arrays, for which it is written."""
-        op = operands.op
-        if op is None or not op.users:
-            return op
-        assert op.function is not None
-        return replace(op, function=on_device(op.function, operands.device, stream))
+        """Return the operator for copies on the host."""
+        return operator_on_host(operands, stream)
+
+
+def operator_on_host(operands: Operands, stream: int) -> Operator | None:
+    """Return the operator; a user's own is called with device arrays, for which it is written."""
+    op = operands.op
+    if op is None or not op.users:
+        return op
+    assert op.function is not None
+    return replace(op, function=on_device(op.function, operands.device, stream))
 
 
 def on_device(function: Callable[[Any, Any], Any], device: int, stream: int) -> Callable[[Any, Any], Any]:

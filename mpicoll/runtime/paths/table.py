@@ -17,6 +17,7 @@ from mpicoll.runtime.paths.base import Path
 CLASSES: dict[str, tuple[str, str]] = {
     "host": ("mpicoll.runtime.paths.host", "HostPath"),
     "mapped": ("mpicoll.runtime.paths.mapped.path", "MappedPath"),
+    "bridged": ("mpicoll.runtime.paths.bridged.path", "BridgedPath"),
     "direct": ("mpicoll.runtime.paths.direct", "DirectPath"),
     "staged": ("mpicoll.runtime.paths.staged", "StagedPath"),
 }

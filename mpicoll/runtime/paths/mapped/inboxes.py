@@ -8,7 +8,7 @@ that fail with an error code where it does not: containers, MIG, one visible dev
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Peers:
-    """One rank's mapping of all ranks' pieces.
+    """One rank's mapping of the pieces of all ranks, or of those of its host.
 
     On rank 1 of 2, pieces[1] is the address of its own memory, and pieces[0] that at which rank 0's is mapped.
 
@@ -47,6 +47,8 @@ class Peers:
         hand: the events that order it with the callers' streams.
         late_word: the rank for which a kernel has waited in vain, plus one; 0 while there was none.
         limit: seconds that kernels waited at most when one was bound last, 0 for no limit.
+        rank: this rank's place among those whose pieces these are.
+        ranks: of the communicator to which these belong.
         larger: the mapping for calls with more tiles than this one has slots; in words why there is none, None before.
         kernels: those that were made for this mapping, by all on which they depend.
         functions: the same, compiled, whatever the size of the call.
@@ -54,7 +56,14 @@ class Peers:
     """
 
     def __init__(
-        self, device: int, layout: InboxLayout, pieces: list[int], rank: int, linked: bool, first: Peers | None = None
+        self,
+        device: int,
+        layout: InboxLayout,
+        pieces: list[int],
+        rank: int,
+        linked: bool,
+        first: Peers | None = None,
+        ranks: Sequence[int] = (),
     ) -> None:
         """Hold what is mapped.
 
@@ -62,12 +71,14 @@ class Peers:
             device: see above.
             layout: see above.
             pieces: see above.
-            rank: this rank.
+            rank: see above.
             linked: see above.
             first: the mapping of the same communicator with which this one shares streams and order, if there is one.
+            ranks: see above; all of them where none is given.
         """
         self.larger: Peers | str | None = None
-        self.device, self.layout, self.pieces, self.rank, self.linked = device, layout, pieces, rank, linked
+        self.device, self.layout, self.pieces, self.linked = device, layout, pieces, linked
+        self.rank, self.ranks = rank, ranks or range(layout.size)
         self._words = cupy.cuda.alloc_pinned_memory(64)
         self.host = int(self._words.ptr)
         self._view = memoryview(self._words)[:64].cast("B")
@@ -100,7 +111,7 @@ class Peers:
     def late(self) -> int | None:
         """Return the rank for which a kernel has waited in vain, None if there was none."""
         word = self.late_word[0]
-        return word - 1 if word else None
+        return self.ranks[word - 1] if word else None
 
     def close(self, meet: Callable[[], object]) -> None:
         """Unmap and free; collective, for memory that a peer has mapped must not be freed.
@@ -122,9 +133,14 @@ class Peers:
 
 
 def connect(
-    comm: MPI.Intracomm, device: int, nbytes: int, shared: bool, first: Peers | None = None
+    comm: MPI.Intracomm,
+    device: int,
+    nbytes: int,
+    shared: bool,
+    first: Peers | None = None,
+    groups: Sequence[Sequence[int]] = (),
 ) -> Routine[Peers | str]:
-    """Map the memory of all ranks; a routine of all of them.
+    """Map the memory of all ranks, or of those of each group among themselves; a routine of all ranks.
 
     Args:
         comm: private communicator.
@@ -132,35 +148,39 @@ def connect(
         nbytes: bytes of each rank's piece.
         shared: also where ranks share a GPU, which is slow.
         first: the communicator's mapping, beside which this one comes, if there is one.
+        groups: ranks of each group; all of them are one where none is given.
 
     Returns:
         The mapping, or in words why there is none: the same on all ranks.
     """
-    layout = InboxLayout(comm.size, nbytes)
+    groups = groups or [range(comm.size)]
+    group = next(ranks for ranks in groups if comm.rank in ranks)
+    layout, place = InboxLayout(len(group), nbytes), group.index(comm.rank)
     found = yield from exchanged(comm, (this_host(), nvlink.identity(device)))
-    why = _refusal(found, layout, shared)
-    if why:
-        return why
-    all_linked = yield from exchanged(comm, all(nvlink.linked(device, gpu) for _, gpu in found))
+    refusals = [_refusal([found[r] for r in ranks], InboxLayout(len(ranks), nbytes), shared) for ranks in groups]
+    if any(refusals):
+        return next(filter(None, refusals))
+    linked = yield from exchanged(comm, all(nvlink.linked(device, found[r][1]) for r in group))
     made: list[int] = []
     done, why = yield from _together(comm, device, lambda: _allocate(nbytes, made))
     if done is None:  # what another rank has no memory for
         _free(device, made)
         return why
     (piece,) = made
-    handles = yield from exchanged(comm, _on(device, lambda: _handle(piece)))
-    opened: dict[int, int] = {}
-    done, why = yield from _together(comm, device, lambda: _open(handles, comm.rank, opened))
-    pieces = [opened.get(rank, piece) for rank in range(comm.size)]
+    every = yield from exchanged(comm, _on(device, lambda: _handle(piece)))
+    handles, opened = [every[r] for r in group], dict[int, int]()
+    done, why = yield from _together(comm, device, lambda: _open(handles, place, opened))
+    pieces = [opened.get(peer, piece) for peer in range(len(group))]
     for act in (_write_words, _read_words):  # apart, so that all have written before one reads
         if done is not None:
-            done, why = yield from _together(comm, device, partial(act, pieces, comm.rank, layout))
+            done, why = yield from _together(comm, device, partial(act, pieces, place, layout))
     if done is None:
         _on(device, lambda: [_runtime.ipcCloseMemHandle(address) for address in opened.values()])
         yield from met(comm)
         _free(device, made)
         return why
-    return _on(device, lambda: Peers(device, layout, pieces, comm.rank, all(all_linked), first))
+    all_linked = all(linked[r] for r in group)
+    return _on(device, lambda: Peers(device, layout, pieces, place, all_linked, first, group))
 
 
 def _on(device: int, act: Callable[[], T]) -> T:

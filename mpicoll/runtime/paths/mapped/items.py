@@ -31,16 +31,15 @@ from mpicoll.runtime.paths.mapped import watchdog
 from mpicoll.runtime.paths.mapped.inboxes import Peers
 from mpicoll.runtime.paths.mapped.kernel import (
     addresses_of,
-    all_schedules,
     function_of,
     grid_for,
     lowered_for,
     numbers_of,
     packed_argument,
-    protocol_for,
 )
 from mpicoll.runtime.paths.mapped.launch import call_launcher
 from mpicoll.runtime.paths.mapped.lowering import Lowered, reads_first
+from mpicoll.runtime.paths.mapped.protocols import all_schedules, protocol_for
 from mpicoll.runtime.paths.mapped.residents import residents_of
 from mpicoll.runtime.paths.mapped.source import Protocol, memory_cells
 from mpicoll.runtime.program.align import aligned

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,9 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mpicoll.algorithms import registry
-from mpicoll.dispatch.plan import Plan, schedule_of
-from mpicoll.errors import UnsupportedError
+from mpicoll.dispatch.plan import Plan
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.arguments.operators import Operator
 from mpicoll.runtime.context.context import Context
@@ -23,11 +20,10 @@ from mpicoll.runtime.paths.mapped.credits import unheard
 from mpicoll.runtime.paths.mapped.inbox_layout import MARK, PLACES, TOKEN
 from mpicoll.runtime.paths.mapped.inboxes import Peers
 from mpicoll.runtime.paths.mapped.lowering import Lowered, lower, reads_first
+from mpicoll.runtime.paths.mapped.protocols import all_schedules, protocol_for, sent, way_of
 from mpicoll.runtime.paths.mapped.residents import residents_of
 from mpicoll.runtime.paths.mapped.source import (
     BLOCKS,
-    LINES,
-    SLICES,
     SLOTS,
     Protocol,
     kernel_source,
@@ -35,12 +31,9 @@ from mpicoll.runtime.paths.mapped.source import (
 )
 from mpicoll.runtime.program.layout import Layout, Shape
 from mpicoll.runtime.program.placement import STARTS
-from mpicoll.schedule.ir import Schedule, Send
-from mpicoll.schedule.topology import Topology
-from mpicoll.settings import format_bytes, settings
+from mpicoll.schedule.ir import Schedule
+from mpicoll.settings import settings
 
-#: bytes of the longest block that travels in the protocol `lines`, where the GPUs are linked by NVLink
-LINES_LIMIT = 4 << 20
 T = TypeVar("T")
 
 #: kernels that a communicator keeps at hand
@@ -79,7 +72,13 @@ def kernel_of(plan: Plan, operands: Operands, context: Context, peers: Peers) ->
     """
     shape, limit = Shape.of(operands, context.rank, context.size), settings.timeout
     key = plan, shape, operands.aliased, operands.dtype, id(operands.op), _even(operands), operands.device, limit
-    return kept(peers.kernels, key, lambda: _made_kernel(plan, operands, shape, peers))
+
+    def made() -> Kernel:
+        schedules = all_schedules(plan)
+        layout = Layout(shape, schedules[shape.rank], 1, 1, operands.dtype.itemsize)
+        return made_kernel(plan, operands, schedules, layout, peers)
+
+    return kept(peers.kernels, key, made)
 
 
 def is_in_place(plan: Plan, operands: Operands, context: Context, peers: Peers) -> bool:
@@ -89,7 +88,7 @@ def is_in_place(plan: Plan, operands: Operands, context: Context, peers: Peers) 
     together, and what is there must be read before it is overwritten.
     """
     shape, schedules = Shape.of(operands, context.rank, context.size), all_schedules(plan)
-    protocol, _, _ = _way(plan, schedules, peers)
+    protocol, _, _ = way_of(plan, schedules, peers)
     lowered = lowered_for(schedules, shape.rank, False, _even(operands), protocol.name == "lines")
     layout = Layout(shape, schedules[shape.rank], 1, 1, operands.dtype.itemsize)
     return reads_first(lowered, lambda cell: layout.cell(*cell, 0, STARTS))
@@ -105,12 +104,27 @@ def kept(table: dict[Any, Any], key: Any, make: Callable[[], T]) -> T:
     return found
 
 
-def _made_kernel(plan: Plan, operands: Operands, shape: Shape, peers: Peers) -> Kernel:
-    """Return a new kernel; arguments as in `kernel_of`."""
-    rank, schedules = shape.rank, all_schedules(plan)
+def made_kernel(
+    plan: Plan,
+    operands: Operands,
+    schedules: tuple[Schedule, ...],
+    layout: Layout,
+    peers: Peers,
+    stored: bool = False,
+) -> Kernel:
+    """Return a new kernel.
+
+    Args:
+        plan: what was chosen.
+        operands: the call.
+        schedules: of all ranks of the mapping, whose peers are counted among these.
+        layout: of this rank's cells.
+        peers: the mapping of these ranks' memory.
+        stored: as in `lower`.
+    """
     protocol, slots = protocol_for(plan, schedules, peers)
-    lowered = lowered_for(schedules, rank, operands.aliased, _even(operands), protocol.name == "lines")
-    layout = Layout(shape, schedules[rank], 1, 1, operands.dtype.itemsize)
+    early = protocol.name == "lines"
+    lowered = lowered_for(schedules, peers.rank, operands.aliased, _even(operands), early, stored)
     function, module = function_of(lowered, protocol, slots, operands, peers)
     counts = [layout.cell(*cell, 0, STARTS)[1] for cell in lowered.cells]
     memory = [(cell[0], layout.cell(*cell, 0, STARTS)[0]) for cell in memory_cells(lowered)]
@@ -157,15 +171,9 @@ def grid_for(tiles: int, slots: int, protocol: Protocol, most: int) -> tuple[int
 
 
 @lru_cache(maxsize=1024)
-def _schedules(
-    collective: str, algorithm: str, size: int, root: int, topology: Topology, revision: int
-) -> tuple[Schedule, ...]:
-    card = registry.get(collective, algorithm)
-    return tuple(schedule_of(card, rank, size, root, card.seen(topology)) for rank in range(size))
-
-
-@lru_cache(maxsize=1024)
-def lowered_for(schedules: tuple[Schedule, ...], rank: int, aliased: bool, even: bool, early: bool) -> Lowered:
+def lowered_for(
+    schedules: tuple[Schedule, ...], rank: int, aliased: bool, even: bool, early: bool, stored: bool = False
+) -> Lowered:
     """Return a rank's program.
 
     Where blocks differ in length one rank may fall silent before another, so all give credit.
@@ -176,78 +184,19 @@ def lowered_for(schedules: tuple[Schedule, ...], rank: int, aliased: bool, even:
         aliased: input and output are the same memory.
         even: all blocks have nearly the same length.
         early: as in `lower`.
+        stored: as in `lower`.
     """
     silent = unheard(schedules)
     if not even:
-        silent = frozenset((sender, receiver) for sender, s in enumerate(schedules) for receiver in _sent(s))
+        silent = frozenset((sender, receiver) for sender, s in enumerate(schedules) for receiver in sent(s))
     awaited = frozenset(receiver for sender, receiver in silent if sender == rank)
     credited = frozenset(sender for sender, receiver in silent if receiver == rank)
-    return lower(schedules[rank], aliased, awaited, credited, early)
-
-
-@lru_cache(maxsize=1024)
-def _most_sent(schedules: tuple[Schedule, ...]) -> int:
-    """Return the most cells that a rank sends to another."""
-    return max((n for schedule in schedules for n in _sent(schedule).values()), default=1)
-
-
-def _sent(schedule: Schedule) -> Counter[int]:
-    """Return the number of cells that a rank sends to each peer."""
-    sent: Counter[int] = Counter()
-    for message in (m for one in schedule.steps for m in one.messages if isinstance(m, Send)):
-        sent[message.peer] += len(message.source)
-    return sent
+    return lower(schedules[rank], aliased, awaited, credited, early, stored)
 
 
 def _even(operands: Operands) -> bool:
     """Tell whether all blocks have nearly the same length: a fact that is equal on all ranks."""
     return operands.row.free or (not operands.method.endswith("v") and operands.method != "reduce_scatter")
-
-
-def piece_for(plan: Plan, peers: Peers) -> Peers:
-    """Return the mapping for a call: the larger one where it has more tiles than the first one has slots."""
-    larger = peers.larger
-    return larger if isinstance(larger, Peers) and wants_more(plan, peers) else peers
-
-
-def wants_more(plan: Plan, peers: Peers) -> bool:
-    """Tell whether a call could use more slots than a mapping has: equal on all ranks, from facts that all know."""
-    facts = plan.key.facts
-    schedules = all_schedules(plan)
-    protocol, most, block = _way(plan, schedules, peers)
-    slots = _slots(protocol, most, peers)
-    tiles = protocol.slots if facts.nbytes is None else -(-block // protocol.tile)
-    return slots < min(tiles, protocol.slots)
-
-
-def all_schedules(plan: Plan) -> tuple[Schedule, ...]:
-    facts = plan.key.facts
-    return _schedules(facts.collective, plan.algorithm, facts.size, plan.key.root, facts.topology, registry.revision())
-
-
-def _way(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tuple[Protocol, int, int]:
-    """Return (protocol, most cells from rank to rank, bytes of a block), the same on all ranks."""
-    most, facts = _most_sent(schedules), plan.key.facts
-    card = registry.get(facts.collective, plan.algorithm)
-    block = (facts.nbytes or 0) // card.vector_blocks(facts.size)
-    return LINES if peers.linked and (block <= LINES_LIMIT or most > PLACES) else SLICES, most, block
-
-
-def _slots(protocol: Protocol, most: int, peers: Peers) -> int:
-    return min(protocol.slots, peers.layout.inbox_bytes(protocol.name) // (most * protocol.place))
-
-
-def protocol_for(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tuple[Protocol, int]:
-    """Return (protocol, slots of a wave), the same on all ranks."""
-    facts = plan.key.facts
-    protocol, most, _ = _way(plan, schedules, peers)
-    slots = _slots(protocol, most, peers)
-    if not slots or (most > PLACES and protocol.name == "slices"):
-        raise UnsupportedError(
-            f"{facts.collective}: algorithm {plan.algorithm!r} sends {most} blocks from rank to rank, too many for "
-            f"the path mapped with mapped_bytes={format_bytes(peers.layout.nbytes)}; usable: path direct or staged"
-        )
-    return protocol, slots
 
 
 def addresses_of(peers: Peers, protocol: Protocol) -> list[int]:

@@ -118,6 +118,7 @@ def lower(
     awaited: frozenset[int] = frozenset(),
     credited: frozenset[int] = frozenset(),
     early: bool = True,
+    stored: bool = False,
 ) -> Lowered:
     """Lower one rank's schedule.
 
@@ -128,8 +129,9 @@ def lower(
         credited: peers to which credit is given for what comes from them.
         early: load all that a step reads at its beginning, so that only the first load is waited
             for; else right before it is used, so that few values are held.
+        stored: scratch is memory: of a schedule that goes on where another one ends.
     """
-    lowering = _Lowering(aliased)
+    lowering = _Lowering(aliased, ("input", "output", "scratch") if stored else ("input", "output"))
     for one in schedule.steps:
         lowering.step(one, early)
     return lowering.program(awaited, credited)
@@ -167,8 +169,8 @@ class _Lowering:
     wait for a message that it does not depend on, and operands are combined as they come.
     """
 
-    def __init__(self, aliased: bool) -> None:
-        self.aliased = aliased
+    def __init__(self, aliased: bool, memory: tuple[str, ...]) -> None:
+        self.aliased, self.memory = aliased, memory
         self.instructions: list[Instruction] = []
         self.held: dict[Cell, int] = {}
         self.written: dict[Cell, int] = {}
@@ -191,12 +193,12 @@ class _Lowering:
             self._local(operation)
 
     def program(self, awaited: frozenset[int], credited: frozenset[int]) -> Lowered:
-        """Store every cell of the output right after it is written last, and add the credits."""
+        """Store every cell in memory right after it is written last, and add the credits."""
         for value in tuple(self.coming):
             self._await(value)
         stored: dict[int, list[Store]] = {}
         for place, position in self.written.items():
-            if place[0] == "output":
+            if place[0] in self.memory:
                 stored.setdefault(position, []).append(Store(place, self.held[place]))
         first = self._cells_put(awaited)
         last = {i.peer: n for n, i in enumerate(self.instructions) if isinstance(i, Get)}
@@ -269,7 +271,7 @@ class _Lowering:
         receives = [m.target for m in one.messages if isinstance(m, Recv)]
         written = {self._place(cell) for ref in receives for cell in self._cells(ref)} | self.held.keys()
         cells = [cell for ref in _read(one) for cell in self._cells(ref)]
-        return [cell for cell in cells if self._place(cell) not in written and cell[0] != "scratch"]
+        return [cell for cell in cells if self._place(cell) not in written and cell[0] in self.memory]
 
     def _new(self) -> int:
         self.values += 1

@@ -23,8 +23,9 @@ from mpicoll.runtime.paths.mapped.exchange import connect_channels
 from mpicoll.runtime.paths.mapped.inbox_layout import least_bytes
 from mpicoll.runtime.paths.mapped.inboxes import Peers, connect
 from mpicoll.runtime.paths.mapped.items import Items
-from mpicoll.runtime.paths.mapped.kernel import is_in_place, kernel_of, packed_argument, piece_for, wants_more
+from mpicoll.runtime.paths.mapped.kernel import Kernel, is_in_place, kernel_of, packed_argument
 from mpicoll.runtime.paths.mapped.launch import call_launcher, mobile_launcher
+from mpicoll.runtime.paths.mapped.protocols import piece_for, wants_more
 from mpicoll.runtime.paths.mapped.residents import residents_of
 from mpicoll.runtime.program.bound import LAUNCH, ORDER, SYNC, Bound
 from mpicoll.runtime.program.local_work import Action
@@ -122,22 +123,10 @@ class MappedPath(Path):
         Raises:
             UnsupportedError: the schedule sends too many blocks from rank to rank for the inboxes.
         """
-        owner, peers = cupy.cuda.get_current_stream(), piece_for(plan, _peers(context))
-        kernel = kernel_of(plan, operands, context, peers)
+        peers = piece_for(plan, _peers(context))
         captured = is_captured(stream)
-        if settings.timeout > 0:
-            look = watchdog.look_of(context, peers, settings.timeout)
-            bound.add(ORDER, None if captured else look)
-        bases = operands.bases
-        packed = packed_argument([bases[buffer] + start for buffer, start in kernel.memory], kernel.rest)
-        plain = plain_launch(kernel.function, packed, kernel.grid, peers.device, kernel.module)
-        most, order, residents = kernel.grid[0], peers.order, residents_of(peers.device)
-        if bound.mobile:
-            room = None if captured else residents
-            launch, bound.aim = mobile_launcher(plain, most, packed, kernel.memory, stream, order, room, owner)
-        else:
-            launch = call_launcher(plain, most, stream, peers.device, order, residents, owner)
-        bound.add(LAUNCH, launch, *then)
+        add_launch(bound, kernel_of(plan, operands, context, peers), operands.bases, peers, context, stream)
+        bound.add(LAUNCH, *then)
         bound.last_start = len(bound.actions) - 1
         bound.limited = bool(settings.errors) and not captured  # what is captured does not run now
         if not captured:
@@ -161,6 +150,34 @@ class MappedPath(Path):
         whole.add(ORDER, lambda: _runtime.eventRecord(handover.end.ptr, side))
         add_wait(whole, context, handover.end.ptr)
         return whole
+
+
+def add_launch(
+    bound: Bound, kernel: Kernel, bases: dict[str, int], peers: Peers, context: Context, stream: int
+) -> None:
+    """Append the launch of a kernel, in the communicator's order.
+
+    Args:
+        bound: the program; one that is mobile is aimed by its kernel's argument.
+        kernel: what is launched.
+        bases: addresses at which "input", "output" and "scratch" start.
+        peers: the mapping that it uses.
+        context: the communicator's.
+        stream: address of the stream.
+    """
+    owner, captured = cupy.cuda.get_current_stream(), is_captured(stream)
+    if settings.timeout > 0:
+        look = watchdog.look_of(context, peers, settings.timeout)
+        bound.add(ORDER, None if captured else look)
+    packed = packed_argument([bases[buffer] + start for buffer, start in kernel.memory], kernel.rest)
+    plain = plain_launch(kernel.function, packed, kernel.grid, peers.device, kernel.module)
+    most, order, residents = kernel.grid[0], peers.order, residents_of(peers.device)
+    if bound.mobile:
+        room = None if captured else residents
+        launch, bound.aim = mobile_launcher(plain, most, packed, kernel.memory, stream, order, room, owner)
+    else:
+        launch = call_launcher(plain, most, stream, peers.device, order, residents, owner)
+    bound.add(LAUNCH, launch)
 
 
 def _peers(context: Context) -> Peers:

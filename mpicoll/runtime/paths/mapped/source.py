@@ -116,7 +116,7 @@ def kernel_source(
 
 
 def memory_cells(lowered: Lowered) -> list[Cell]:
-    """Return the cells of the input and output that a program touches."""
+    """Return the cells in memory that a program touches."""
     touched = [one.cell for one in lowered.instructions if isinstance(one, Load | Store)]
     return list(dict.fromkeys(touched))
 

@@ -54,7 +54,7 @@ def stalled(context: Context, peers: Peers) -> StalledError:
 
 
 def _waiting(peers: Peers) -> str:
-    return f"rank {peers.rank}, waiting in its kernel for {peers.limit:g} s"
+    return f"rank {peers.ranks[peers.rank]}, waiting in its kernel for {peers.limit:g} s"
 
 
 def _watch(peers: Peers) -> None:

@@ -1,0 +1,1 @@
+"""The path bridged: kernels over mapped memory inside each host, messages between hosts."""
