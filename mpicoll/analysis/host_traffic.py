@@ -6,12 +6,13 @@ a host, in 2 rounds.  By `two_shot` it sends those of 4 vectors.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from mpicoll.algorithms.card import Algorithm
-from mpicoll.schedule.ir import Send
+from mpicoll.schedule.ir import Recv, Schedule, Send
 from mpicoll.schedule.topology import Topology
 
 
@@ -20,7 +21,7 @@ class HostTraffic:
     """The traffic of an algorithm between hosts.
 
     Attributes:
-        rounds: steps in which a rank sends to another host, those of the rank with most of them.
+        rounds: most messages between hosts of which each waits for the one before.
         vectors: bytes that leave or enter the busiest host, as a part of the message size.
     """
 
@@ -58,15 +59,51 @@ def host_traffic(card: Algorithm, topology: Topology, root: int = 0) -> HostTraf
     """
     host_of = topology.host_of
     size = len(host_of)
-    leaving, entering, rounds = Counter[int](), Counter[int](), 0
-    for rank, here in enumerate(host_of):
-        own = 0
-        for one in card.schedule(rank, size, root, topology).steps:
-            far = [m for m in one.messages if isinstance(m, Send) and host_of[m.peer] != here]
-            own += bool(far)
-            for message in far:
+    leaving, entering = Counter[int](), Counter[int]()
+    schedules = card.schedules(size, root, topology)
+    for here, schedule in zip(host_of, schedules, strict=True):
+        for message in (m for one in schedule.steps for m in one.messages if isinstance(m, Send)):
+            if (there := host_of[message.peer]) != here:
                 leaving[here] += len(message.source)
-                entering[host_of[message.peer]] += len(message.source)
-        rounds = max(rounds, own)
+                entering[there] += len(message.source)
     most = max((*leaving.values(), *entering.values()), default=0)
-    return HostTraffic(rounds, most / card.vector_blocks(size) if size else 0.0)
+    return HostTraffic(_rounds(schedules, host_of), most / card.vector_blocks(size) if size else 0.0)
+
+
+def _rounds(schedules: Sequence[Schedule], host_of: Sequence[int]) -> int:
+    """Return the most messages between hosts that follow from each other: each rank does its steps in order."""
+    known = [0] * len(schedules)  # of the messages that have led to where a rank is
+    coming: dict[tuple[int, int], deque[int]] = defaultdict(deque)
+    ranks = [_steps(rank, schedule, known, coming, host_of) for rank, schedule in enumerate(schedules)]
+    for _ in range(1 + sum(len(one.steps) for one in schedules)):  # in each turn a rank comes to its next step
+        ranks = [one for one in ranks if next(one, False)]
+        if not ranks:
+            break
+    return max(known, default=0)
+
+
+def _steps(
+    rank: int,
+    schedule: Schedule,
+    known: list[int],
+    coming: dict[tuple[int, int], deque[int]],
+    host_of: Sequence[int],
+) -> Iterator[bool]:
+    """Do a rank's steps; yield where a message has not come.
+
+    Args:
+        rank: whose steps they are.
+        schedule: of the rank.
+        known: of each rank, see `_rounds`; changed.
+        coming: of each message between two ranks, in order, what its sender knew, one more between hosts; changed.
+        host_of: of each rank.
+    """
+    for one in schedule.steps:
+        for message in one.messages:
+            if isinstance(message, Send):
+                coming[rank, message.peer].append(known[rank] + (host_of[rank] != host_of[message.peer]))
+        for message in one.messages:
+            if isinstance(message, Recv):
+                while not coming[message.peer, rank]:
+                    yield True
+                known[rank] = max(known[rank], coming[message.peer, rank].popleft())
