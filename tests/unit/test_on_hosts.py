@@ -183,7 +183,7 @@ def test_topologies_that_are_tried_have_several_hosts():
 
 
 def test_rounds_between_hosts_are_messages_that_wait_for_each_other():
-    """Not those that a rank sends one after the other: a bcast along the ring of all ranks goes to the other host once."""
+    """Not those that a rank sends one after the other: a bcast along the ring goes to the other host once."""
     blocks, turns = forced("0-3,4-7", 8), forced("0+2+4+6,1+3+5+7", 8)
     found = {name: host_traffic(get("bcast", name), blocks).rounds for name in ("linear", "ring", "binomial")}
     assert found == {"linear": 1, "ring": 1, "binomial": 1}
