@@ -19,7 +19,8 @@ from mpicoll.dispatch.machine_facts import MachineFacts, of_ranks
 from mpicoll.dispatch.tuning import Text, Tuning, asked_for, in_force
 from mpicoll.errors import MismatchError, StalledError
 from mpicoll.runtime.context.call_cache import CallCache
-from mpicoll.runtime.context.first_call import RankFacts, agreed_settings, compare, own_facts
+from mpicoll.runtime.context.first_call import agreed_settings, compare, own_facts
+from mpicoll.runtime.context.introductions import introduced
 from mpicoll.runtime.context.slot import Slot
 from mpicoll.runtime.mpi import cuda_aware
 from mpicoll.runtime.mpi.waiter import Waiter, cores
@@ -109,7 +110,7 @@ class Context(Traffic):
         """
         yield duplicated.Test
         own = own_facts(mine, self.watch.address if self.watch else None, self.rank)
-        facts: list[RankFacts] = yield from exchanged(self.comm, own)
+        facts = yield from introduced(self.comm, own)
         try:
             compare([one.settings for one in facts])
             self.machine, self.tables = of_ranks((one.place, one.machine) for one in facts), facts[0].tables
@@ -122,7 +123,8 @@ class Context(Traffic):
             self.watch.agree(self, facts[0].id, [one.address for one in facts])
         self.refusals = Refusals(self.comm, (self.most_slots - 1) * TAGS)
         self.cuda_aware = cuda_aware.agree([one.awareness for one in facts])
-        here = [one.host for one in facts].count(own.host)
+        hosts = [one.host for one in facts]
+        here = hosts.count(hosts[self.rank])
         yielding = settings.yield_wait
         self.waiter = Waiter(here > cores() if yielding is None else yielding)
         self.ready = True

@@ -98,6 +98,8 @@ def compare(all_settings: list[dict[str, Any]]) -> None:
     """Raise MismatchError on every rank if settings differ."""
     first = all_settings[0]
     for rank, other in enumerate(all_settings):
+        if other is first:
+            continue
         for name, value in other.items():
             if value != first[name]:
                 raise MismatchError(f"setting {name!r} is {first[name]!r} on rank 0, {value!r} on rank {rank}")
