@@ -114,6 +114,28 @@ def test_without_a_count_as_many_items_as_the_memory_has(world):
     kind.Free()
 
 
+NOTHING = {
+    "contiguous": lambda: MPI.DOUBLE.Create_contiguous(0).Commit(),
+    "apart": lambda: MPI.DOUBLE.Create_vector(0, 1, 3).Create_resized(0, 8).Commit(),
+}
+
+
+@pytest.mark.parametrize("make", NOTHING.values(), ids=NOTHING)
+def test_types_without_elements(world, make):
+    """Of which any number is in any memory, and in none."""
+    kind = make()
+
+    def call(c, a, b):
+        c.Bcast([a, 3, kind], 0)
+        c.Allgather([a, 2, kind], [b, 2, kind])
+        c.Allgatherv([a, 2, kind], [b, [2] * P, kind])
+        c.Alltoallw([a, ([1] * P, [64] * P), [kind] * P], [b, ([1] * P, [64] * P), [kind] * P])
+
+    same(world, call, ramp(2), ramp(2))
+    same(world, call, ramp(0), ramp(0))
+    kind.Free()
+
+
 def test_too_little_memory_is_refused_before_anything_is_sent(world):
     kind = column(8)
     with raised(ValueError, "bcast: buf has 128 bytes, too few for 2 items"):

@@ -36,6 +36,10 @@ def read_only(array):
     return array
 
 
+def memory(start, nbytes, readonly=False):
+    return MPI.memory.fromaddress(MEMORY.ctypes.data + start, nbytes, readonly)
+
+
 #: what is changed -> the two values of a buffer argument, made anew for each key
 BUFFERS = {
     "address": (lambda: at(0, "f8", 4), lambda: at(8, "f8", 4)),
@@ -91,6 +95,11 @@ BUFFERS = {
     "given type": (lambda: [X, 4, MPI.DOUBLE], lambda: [X, 4, MPI.BYTE]),
     "given type or none": (lambda: [X, 4, MPI.DOUBLE], lambda: [X, 4]),
     "given type's form": (lambda: [X, 4, MPI.DOUBLE], lambda: [X, 4, "d"]),
+    "memory's address": (lambda: [memory(0, 32), 4, "d"], lambda: [memory(8, 32), 4, "d"]),
+    "memory's length": (lambda: [memory(0, 32), 4, "d"], lambda: [memory(0, 40), 4, "d"]),
+    "memory's address alone": (lambda: [memory(0, 0), 4, "d"], lambda: [memory(8, 0), 4, "d"]),
+    "memory with an end or none": (lambda: [MPI.memory(MEMORY[:0]), 0], lambda: [memory(0, 0), 0]),
+    "memory that is read-only": (lambda: [memory(0, 32), 4], lambda: [memory(0, 32, True), 4]),
     "given letter": (lambda: [X, 4, "d"], lambda: [X, 4, "f"]),
 }
 

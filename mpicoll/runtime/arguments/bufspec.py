@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +11,8 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.errors import UnsupportedError
-from mpicoll.runtime.arguments.arrays import Array, as_array
-from mpicoll.runtime.arguments.typemap import Piece, Typemap, piece_of_memory, predefined_dtype
+from mpicoll.runtime.arguments.arrays import Array, Flat, as_array, flatten
+from mpicoll.runtime.arguments.typemap import BEGIN, Piece, Typemap, packed, predefined_dtype
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Spec:
             in the v-variants the distance of the blocks' starts.
         raw: the type that was given, where no operator is defined for it, such as MPI.BYTE; "" for others.
         typemap: of a derived datatype; the array is the memory's bytes then, and all counts are of its items.
+        address: of memory whose end nobody has said; the array has its dtype then, but no elements.  None: it has all.
     """
 
     array: Array | None
@@ -35,12 +38,45 @@ class Spec:
     displ: int | None = None
     raw: str = ""
     typemap: Typemap | None = None
+    address: int | None = None
 
     @property
     def items(self) -> int:
         """Number of elements in the memory, or of a derived datatype's items."""
         assert self.array is not None
         return self.typemap.items(self.array.nbytes) if self.typemap else int(self.array.size)
+
+    @property
+    def most(self) -> int:
+        """Number of elements or items that counts may ask for."""
+        endless = self.address is not None or (self.typemap is not None and not self.typemap.elements)
+        return sys.maxsize if endless else self.items
+
+    def reaching(self, elements: int) -> Array:
+        """Return the array, with so many elements where nobody has said how many it has."""
+        array = self.array
+        if self.address is None or array is None or not elements:
+            return array
+        readonly = not array.flags.writeable
+        memory: Any = MPI.buffer.fromaddress(self.address, elements * array.dtype.itemsize, readonly)
+        return np.ndarray(elements, array.dtype, memory)
+
+    def packed(self, collective: str, name: str, blocks: list[tuple[int, int]], *, writes: bool) -> Flat:
+        """Return the elements of blocks of a derived datatype, one after the other.
+
+        Args:
+            collective: the call's name, for messages.
+            name: the argument's name, for messages.
+            blocks: (items, number of the first one) of each.
+            writes: as in `typemap.packed`.
+        """
+        kind = self.typemap
+        assert kind is not None
+        begin, memory = (0, self.array) if self.address is None else (self.address, None)
+        if memory is None and writes:
+            flatten(collective, name, self.array, writes=True)  # which refuses what is read-only
+        pieces = [Piece(kind, items, begin + first * kind.extent) for items, first in blocks]
+        return packed(collective, name, memory, pieces, kind.base, writes=writes)
 
 
 def is_in_place(argument: Any) -> bool:
@@ -64,32 +100,51 @@ def read_spec(collective: str, name: str, argument: Any) -> Spec:
         raise TypeError(f"{collective}: {name} has {len(argument)} items, not array, counts, displacements and type")
     first, *rest = argument
     array = None if first is None else as_array(collective, name, first)
+    address = _address_alone(first)
     given = rest.pop() if rest and isinstance(rest[-1], MPI.Datatype | str) else None
     count, counts, displs, displ = _read_counts(collective, name, rest)
     raw, typemap = "", None
     if array is not None and given is not None and not array.dtype.hasobject:  # else refused later
         if isinstance(given, MPI.Datatype) and not given.is_predefined:
             array, raw = _bytes_of(collective, name, array, "a derived datatype"), "derived datatypes"
-            typemap = Typemap.of(collective, name, given)
+            begin = BEGIN if first is MPI.BOTTOM else 0
+            typemap, address = Typemap.of(collective, name, given, begin), begin or address
         else:
             array = _typed(collective, name, array, given, exact=count is None and counts is None)
             raw = "MPI.BYTE" if isinstance(given, MPI.Datatype) and given == MPI.BYTE else ""
-    return Spec(array, count, counts, displs, displ, raw, typemap)
+    return Spec(array, count, counts, displs, displ, raw, typemap, address)
 
 
-def read_types(collective: str, name: str, argument: Any, size: int) -> tuple[Array | None, list[Piece]]:
-    """Return (bytes of the memory, or None for all memory; pieces) of a buffer that has a datatype for each rank.
+def is_endless(memory: MPI.buffer) -> bool:
+    """Tell whether memory is given by its address alone, as `MPI.memory.fromaddress(address, 0)`.
+
+    MPI takes memory as far as the counts say, and libraries of tensors rely on it.
+    """
+    return not memory.nbytes and memory.obj is None and bool(memory.address)
+
+
+def _address_alone(first: Any) -> int | None:
+    """Return the address of memory that is given by that alone, None of all else."""
+    return int(first.address) if isinstance(first, MPI.buffer) and is_endless(first) else None
+
+
+def read_types(
+    collective: str, name: str, argument: Any, size: int, parts: str, nobody: Container[int] = ()
+) -> tuple[Array | None, list[Piece]]:
+    """Return (bytes of the memory, or None for all memory; pieces) of a buffer that has a datatype for each block.
 
     Args:
         collective: the call's name, for messages.
         name: the argument's name, for messages.
         argument: (array, types), (array, (counts, displacements in bytes), types), or all four in a row; MPI.BOTTOM or
             None in the place of the array: displacements are addresses.
-        size: number of ranks.
+        size: number of blocks.
+        parts: for whom they are, for messages.
+        nobody: numbers of blocks that do not travel, which are taken as empty.
 
     Raises:
         TypeError: it is none of these.
-        ValueError: there is not one of each for every rank.
+        ValueError: there is not one of each for every block.
     """
     if not isinstance(argument, list | tuple) or not 2 <= len(argument) <= 4:
         raise TypeError(f"{collective}: {name} is not (array, (counts, displacements), types)")
@@ -99,12 +154,16 @@ def read_types(collective: str, name: str, argument: Any, size: int) -> tuple[Ar
     starts = [0] * size if displs is None else _places(displs)
     if not len(numbers) == len(starts) == len(kinds) == size:
         have = f"{len(numbers)} counts, {len(starts)} displacements and {len(kinds)} types"
-        raise ValueError(f"{collective}: {name} has {have} for {size} ranks")
-    each = list(zip(kinds, numbers, starts, strict=True))
-    if first is None or first is MPI.BOTTOM:
-        return None, [piece_of_memory(collective, name, *one) for one in each]
-    memory = _bytes_of(collective, name, as_array(collective, name, first), "derived datatypes")
-    return memory, [Piece(Typemap.of(collective, name, kind), number, start) for kind, number, start in each]
+        raise ValueError(f"{collective}: {name} has {have} for {size} {parts}")
+    numbers = [0 if k in nobody else number for k, number in enumerate(numbers)]
+    begin = BEGIN if first is None or first is MPI.BOTTOM else 0
+    address = begin or _address_alone(first)
+    memory = None if address else _bytes_of(collective, name, as_array(collective, name, first), "derived datatypes")
+    pieces = []
+    for kind, number, start in zip(kinds, numbers, starts, strict=True):
+        typemap = Typemap.of(collective, name, kind if number else MPI.BYTE, begin)  # of no items it may be any type
+        pieces.append(Piece(typemap, number, (address or 0) + start))
+    return memory, pieces
 
 
 def _places(displs: Any) -> list[int]:

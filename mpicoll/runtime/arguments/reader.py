@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from mpicoll.runtime.arguments.arrays import Flat, flatten
 from mpicoll.runtime.arguments.bufspec import Spec, integers, is_in_place, read_spec, read_types
-from mpicoll.runtime.arguments.typemap import Piece, packed
+from mpicoll.runtime.arguments.typemap import packed
 from mpicoll.schedule.collectives import COLLECTIVES
 from mpicoll.schedule.partition import offsets
 
@@ -44,6 +45,11 @@ def scaled(blocks: Blocks, unit: int) -> Blocks:
 def in_bytes(flat: Flat, blocks: Blocks) -> tuple[Flat, Blocks]:
     """Return an array, and the counts and displacements of its blocks, in bytes."""
     return flat.in_bytes(), scaled(blocks, flat.array.dtype.itemsize)
+
+
+def _end(blocks: Blocks) -> int:
+    """Return the number of the element behind the last one of blocks."""
+    return max((start + count for count, start in zip(*blocks, strict=True) if count), default=0)
 
 
 class Reader:
@@ -97,19 +103,26 @@ class Reader:
             counts = (self._each(spec.items, name, "") if spec.count is None else spec.count,) * self.size
         if displs is None:
             displs = offsets(counts) if spec.displ is None else tuple(r * spec.displ for r in range(len(counts)))
-        blocks = self._fitting(spec.items, name, (counts, displs))
+        blocks = self._fitting(spec.most, name, (counts, displs))
         if writes and (spec.displs or spec.displ is not None):
             self._disjoint(name, blocks)
         if spec.typemap is None:
-            return flatten(self.method, name, spec.array, writes=writes), blocks
-        kind = spec.typemap
-        pieces = [Piece(kind, count, start * kind.extent) for count, start in zip(*blocks, strict=True)]
-        flat = packed(self.method, name, spec.array, pieces, kind.base, writes=writes)
-        return flat, dense(tuple(count * kind.elements for count in counts))
+            return flatten(self.method, name, spec.reaching(_end(blocks)), writes=writes), blocks
+        flat = spec.packed(self.method, name, list(zip(*blocks, strict=True)), writes=writes)
+        return flat, dense(tuple(count * spec.typemap.elements for count in counts))
 
-    def of_types(self, name: str, value: Any, *, writes: bool = False) -> tuple[Flat, Blocks]:
-        """Return (bytes, blocks) of a buffer that has a block for every rank, each of a datatype of its own."""
-        memory, pieces = read_types(self.method, name, value, self.size)
+    def of_types(
+        self, name: str, value: Any, *, writes: bool = False, nobody: Container[int] = ()
+    ) -> tuple[Flat, Blocks]:
+        """Return (bytes, blocks) of a buffer that has a block for every rank, each of a datatype of its own.
+
+        Args:
+            name: the argument's name, for messages.
+            value: as in the call.
+            writes: the call writes into the buffer.
+            nobody: numbers of blocks that do not travel.
+        """
+        memory, pieces = read_types(self.method, name, value, self.size, self.parts, nobody)
         flat = packed(self.method, name, memory, pieces, np.dtype("u1"), writes=writes)
         return flat, dense(tuple(piece.items * piece.typemap.nbytes for piece in pieces))
 
@@ -167,9 +180,8 @@ class Reader:
         """
         number = max(spec.items - start, 0) if count is None else count
         if spec.typemap is not None:
-            piece = Piece(spec.typemap, number, start * spec.typemap.extent)
-            return packed(self.method, name, spec.array, [piece], spec.typemap.base, writes=writes)
-        flat = flatten(self.method, name, spec.array, writes=writes)
+            return spec.packed(self.method, name, [(number, start)], writes=writes)
+        flat = flatten(self.method, name, spec.reaching(start + number), writes=writes)
         if start + number > flat.size:
             behind = f" from {start} on" if start else ""
             raise ValueError(f"{self.method}: {name} has {flat.size} elements, count is {number}{behind}")
@@ -197,7 +209,7 @@ class Reader:
                 f"{self.method}: {name} has {len(counts)} counts and {len(displs)} displacements "
                 f"for {self.size} {self.parts}"
             )
-        end = max((d + c for c, d in zip(counts, displs, strict=True) if c), default=0)
+        end = _end(blocks)
         if min(counts, default=0) < 0 or end > elements:
             raise ValueError(f"{self.method}: {name} has {elements} elements, its blocks need {end}")
         return blocks

@@ -46,32 +46,36 @@ class Typemap:
     span: tuple[int, int]
 
     @staticmethod
-    def of(collective: str, name: str, kind: MPI.Datatype) -> Typemap:
+    def of(collective: str, name: str, kind: MPI.Datatype, begin: int = 0) -> Typemap:
         """Return the typemap of a datatype.
 
         Args:
             collective: the call's name, for messages.
             name: the argument's name, for messages.
             kind: the datatype.
+            begin: bytes by which items begin later than they are said to.  mpi4py packs nothing at address 0, where
+                items that are given by address may begin; so they begin at BEGIN, and their elements lie before them.
 
         Raises:
             UnsupportedError: its items have no distance, or go backwards.
         """
-        low, length = kind.Get_true_extent()
         extent = kind.Get_extent()[1]
-        if extent <= 0:
+        if extent <= 0 < kind.Get_size():
             raise UnsupportedError(f"{collective}: {name} has a datatype with an extent of {extent} bytes")
         found = {one.handle: one for one in _predefined(kind)}
         base = predefined_dtype(next(iter(found.values()))) if len(found) == 1 else None
         base = base or np.dtype("u1")
-        own = kind.Dup()
+        own = kind.Create_hindexed([1], [-begin]).Commit() if begin else kind.Dup()
+        low, length = own.Get_true_extent()
         typemap = Typemap(own, base, kind.Get_size() // base.itemsize, extent, (low, low + length))
         weakref.finalize(typemap, _free, own)
         return typemap
 
     def items(self, nbytes: int) -> int:
-        """Return how many items fit into so many bytes."""
+        """Return how many items fit into so many bytes; none of those that have no elements."""
         low, end = self.span
+        if not self.elements:
+            return 0
         return max((nbytes - end) // self.extent + 1, 0) if low >= 0 and end > 0 else nbytes // self.extent
 
     @property
@@ -90,25 +94,6 @@ def predefined_dtype(kind: MPI.Datatype) -> np.dtype | None:
         return None
 
 
-def piece_of_memory(collective: str, name: str, kind: MPI.Datatype, items: int, start: int) -> Piece:
-    """Return items whose first one, or whose elements themselves, are given by address.
-
-    mpi4py packs nothing at address 0, where such items may begin: they begin later, and their elements lie before them.
-
-    Args:
-        collective: the call's name, for messages.
-        name: the argument's name, for messages.
-        kind: the datatype.
-        items: their number.
-        start: address.
-    """
-    later = kind.Create_hindexed([1], [-BEGIN]).Commit()
-    try:
-        return Piece(Typemap.of(collective, name, later), items, start + BEGIN)
-    finally:
-        later.Free()
-
-
 class Piece(NamedTuple):
     """Items that lie one after the other, the first one from some byte on."""
 
@@ -120,7 +105,12 @@ class Piece(NamedTuple):
         """Tell whether they are within so many bytes."""
         low, end = self.typemap.span
         last = self.start + (self.items - 1) * self.typemap.extent
-        return not self.items or (self.start + low >= 0 and last + end <= nbytes)
+        return not self.has_elements or (self.start + low >= 0 and last + end <= nbytes)
+
+    @property
+    def has_elements(self) -> bool:
+        """There is something to pack."""
+        return bool(self.items and self.typemap.elements)
 
 
 def packed(
@@ -161,19 +151,17 @@ def packed(
 def _pack(address: int, pieces: list[Piece], held: np.ndarray, keep: object) -> None:
     """Pack the pieces of memory at an address, which is kept."""
     position, bytes_held = 0, held.view("u1")
-    for piece in filter(_has_elements, pieces):
-        position = piece.typemap.kind.Pack(_memory(address, piece), bytes_held, position, MPI.COMM_SELF)
+    for piece in pieces:
+        if piece.has_elements:
+            position = piece.typemap.kind.Pack(_memory(address, piece), bytes_held, position, MPI.COMM_SELF)
 
 
 def _unpack(address: int, pieces: list[Piece], held: np.ndarray, keep: object) -> None:
     """Unpack the pieces of memory at an address, which is kept."""
     position, bytes_held = 0, held.view("u1")
-    for piece in filter(_has_elements, pieces):
-        position = piece.typemap.kind.Unpack(bytes_held, position, _memory(address, piece), MPI.COMM_SELF)
-
-
-def _has_elements(piece: Piece) -> bool:
-    return bool(piece.items and piece.typemap.elements)
+    for piece in pieces:
+        if piece.has_elements:
+            position = piece.typemap.kind.Unpack(bytes_held, position, _memory(address, piece), MPI.COMM_SELF)
 
 
 def _memory(address: int, piece: Piece) -> MPI.buffer:

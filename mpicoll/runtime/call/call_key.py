@@ -20,6 +20,7 @@ from mpi4py import MPI
 
 from mpicoll.algorithms import registry
 from mpicoll.runtime.arguments import tensors
+from mpicoll.runtime.arguments.bufspec import is_endless
 from mpicoll.runtime.arguments.operators import Average, Op
 from mpicoll.schedule.neighbourhood import Neighbourhood
 from mpicoll.settings import settings
@@ -85,6 +86,8 @@ def _buffer_reader(kind: type) -> Callable[[Any], Read]:
         return _numpy_array
     if kind in (list, tuple):
         return _specification
+    if kind is MPI.buffer:
+        return _memory
     if kind.__name__ == "ndarray" and kind.__module__.startswith("cupy"):
         return _cupy_array if hasattr(kind, "_c_contiguous") else _strided_cupy_array
     return _tensor if tensors.is_tensor_class(kind) else lambda item: (_others[kind](item), 0, 0)
@@ -114,6 +117,12 @@ def _numpy_array(array: np.ndarray) -> Read:
         return (array.size, array.dtype, flags.num & 0x500), nbytes and _address(array), nbytes
     except (ValueError, BufferError):  # a dtype that the buffer protocol cannot express, such as a date
         raise UnreadableError from None
+
+
+def _memory(memory: MPI.buffer) -> Read:
+    """Read memory of mpi4py's; where nobody has said how long it is, it may go on to any other one."""
+    address, nbytes, endless = memory.address, memory.nbytes, is_endless(memory)
+    return (nbytes, memory.readonly, endless), address, _ENDLESS if endless else nbytes
 
 
 def _cupy_array(array: Any) -> Read:
@@ -195,6 +204,8 @@ def _op(op: MPI.Op) -> Any:
     return op.handle
 
 
+#: bytes of memory whose end nobody has said, in the place of a number
+_ENDLESS = 1 << 64
 _IN_PLACE = type(MPI.IN_PLACE), int(MPI.IN_PLACE)
 #: MPI can be asked for a type; before it has started there are no other types than mpi4py's own
 _STARTED = MPI.Is_initialized() and not MPI.Is_finalized()

@@ -175,6 +175,8 @@ def _place_reader(kind: type) -> Callable[[Any], Any]:
         return _numpy_place
     if hasattr(kind, "_c_contiguous"):  # CuPy's
         return lambda array: (array.data.ptr, array.size)
+    if kind is MPI.buffer:
+        return lambda memory: (memory.address, memory.nbytes)
     if kind in (list, tuple):
         return lambda spec: (_places[type(spec[0])](spec[0]), len(spec)) if spec else None
     return _tensor_place if is_tensor_class(kind) else id
