@@ -19,7 +19,6 @@ from mpi4py import MPI
 from mpicoll.nonblocking import started
 from mpicoll.persistent import prepared
 from mpicoll.schedule.neighbourhood import Neighbourhood
-from mpicoll.typed import on_hosts, waiting_on_hosts
 
 if TYPE_CHECKING:
     from mpicoll.dispatch.plan import Plan
@@ -78,18 +77,26 @@ class Neighbours:
         """
         return self._run("Neighbor_alltoallv", (sendbuf, recvbuf, self._neighbourhood), None, stream)
 
+    def Neighbor_alltoallw(self, sendbuf: Any, recvbuf: Any) -> None:
+        """Send a block of a datatype of its own to each neighbour; for arrays on hosts.
+
+        Args:
+            sendbuf: [array, (counts, displs), types], displs in bytes, or [array, types] of one item each, for each
+                neighbour that receives.
+            recvbuf: the same for each neighbour that sends.
+        """
+        return self._run("Neighbor_alltoallw", (sendbuf, recvbuf, self._neighbourhood), None, None)
+
     Ineighbor_allgather = started(Neighbor_allgather)
     Ineighbor_allgatherv = started(Neighbor_allgatherv)
     Ineighbor_alltoall = started(Neighbor_alltoall)
     Ineighbor_alltoallv = started(Neighbor_alltoallv)
+    Ineighbor_alltoallw = started(Neighbor_alltoallw)
     Neighbor_allgather_init = prepared(Neighbor_allgather)
     Neighbor_allgatherv_init = prepared(Neighbor_allgatherv)
     Neighbor_alltoall_init = prepared(Neighbor_alltoall)
     Neighbor_alltoallv_init = prepared(Neighbor_alltoallv)
-
-    Neighbor_alltoallw = waiting_on_hosts(MPI.Topocomm.Neighbor_alltoallw, MPI.Topocomm.Ineighbor_alltoallw)
-    Ineighbor_alltoallw = on_hosts(MPI.Topocomm.Ineighbor_alltoallw)
-    Neighbor_alltoallw_init = on_hosts(MPI.Topocomm.Neighbor_alltoallw_init)
+    Neighbor_alltoallw_init = prepared(Neighbor_alltoallw)
 
     def Get_plan(self, method: str, *arguments: Any, algorithm: str | None = None, **named: Any) -> Plan:
         """Return the plan of a call, with the reasons; as `Communicator.Get_plan`."""

@@ -24,11 +24,10 @@ from mpicoll.typed import Typed
 #: methods that mpicoll serves
 SERVED = [name for room in (Blocking, Nonblocking, Persistent, Typed) for name in vars(room) if name[0].isupper()]
 #: the same of communicators with a topology
-NEIGHBOURS = [name for name in vars(Neighbours) if "eighbor" in name and "alltoallw" not in name]
+NEIGHBOURS = [name for name in vars(Neighbours) if "eighbor" in name]
 #: messages, but no probes, which programs repeat
 MESSAGES = [name for name in vars(PointToPoint) if name[0] != "_" and "probe" not in name.lower()]
 _OBJECTS = "mpi4py pickles Python objects; arrays take the method with a capital"
-_TYPES = "blocks of several datatypes are mpi4py's own"
 _OTHERS = "makes an intercommunicator, whose calls are mpi4py's own"
 #: methods that are mpi4py's own, and why
 PASSED = {
@@ -162,8 +161,6 @@ for _name in SERVED:
     setattr(ReportedCommunicator, _name, counted(_name, _served(_name)))
 for _name in NEIGHBOURS:
     setattr(_ReportedNeighbours, _name, counted(_name, _served(_name), Neighbours))
-for _name in ("Neighbor_alltoallw", "Ineighbor_alltoallw"):
-    setattr(_ReportedNeighbours, _name, counted(_name, _passed("passed", _name, _TYPES), Neighbours))
 for _name, _why in PASSED.items():
     setattr(ReportedCommunicator, _name, counted(_name, _passed("passed", _name, _why)))
 for _name in MESSAGES:

@@ -6,7 +6,6 @@ theirs that has a communicator becomes one here whose communicator is ours; the 
 
 from __future__ import annotations
 
-import functools
 import importlib
 import os
 import sys
@@ -31,9 +30,6 @@ LEAST = {
     "test_cco_pr_ngh_buf": 12,
 }
 
-#: tests that run, but not on our code, and why
-INHERITED = {"BaseTestCCONghBuf.testNeighborAlltoallw": "a datatype for each block: the MPI library's own"}
-
 #: kinds of arrays that mpi4py's tests do without here, and why
 ARRAYS = {
     "FakeGPUArrayBasic": "host memory that says it is a device's",
@@ -43,11 +39,6 @@ ARRAYS = {
 }
 
 
-def inherited(test: Any) -> Any:
-    """Return the test as it is, to be marked."""
-    return lambda self: test(self)
-
-
 def ours(source: str, theirs: type) -> type:
     """Return a test class of mpi4py with our communicator."""
 
@@ -55,15 +46,7 @@ def ours(source: str, theirs: type) -> type:
         theirs.setUp(self)  # makes a duplicate where the class wants one
         self.COMM = mpicoll.Communicator(self.COMM)
 
-    body: dict[str, Any] = {"source": source, "setUp": set_up}
-    bases = {base.__name__ for base in theirs.__mro__}
-    for name, reason in INHERITED.items():
-        base, _, test = name.partition(".")
-        if base in bases:
-            run = functools.wraps(getattr(theirs, test))(inherited(getattr(theirs, test)))
-            run.excepted = f"{test}: {reason}"
-            body[test] = run
-    return type(f"{source}_{theirs.__name__}", (theirs,), body)
+    return type(f"{source}_{theirs.__name__}", (theirs,), {"source": source, "setUp": set_up})
 
 
 sys.path.insert(0, str(TESTS))

@@ -7,7 +7,6 @@ from mpi4py import MPI
 import mpicoll
 from mpi.calls_in_flight import InFlight
 from mpi.neighbours import TOPOLOGIES, Call, Expected
-from mpi.topologies import ring
 
 SIZE = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
@@ -177,43 +176,6 @@ def test_ranks_without_neighbours_may_give_nothing(world):
     x, y = (np.ones(3 * (SIZE - 1)), None) if RANK == 0 else (None, np.zeros(3))
     comm.Neighbor_alltoall(x, y)
     assert y is None or y.tolist() == [1.0] * 3
-    comm.Free()
-
-
-@pytest.mark.parametrize("in_flight", [False, True])
-def test_blocks_of_any_type_travel_by_mpi(world, in_flight):
-    """Neighbor_alltoallw, whether calls are in flight or not."""
-    comm = TOPOLOGIES["ring"](world)
-    other = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
-    other.Barrier()  # as above
-    flight = InFlight(other) if in_flight else None
-    if flight and RANK == 0:  # which needs that the others go on with it
-        flight.request.Wait()
-    for method, sources in (("Alltoallw", range(SIZE)), ("Neighbor_alltoallw", ring(world))):
-        number = len(list(sources))
-        x, y = np.full(number, 1 + RANK), np.zeros(number, int)
-        spec = [[1] * number, [8 * k for k in range(number)], [MPI.INT64_T] * number]
-        getattr(comm, method)([x, *spec], [y, *spec])
-        assert y.tolist() == [1 + source for source in sources]
-        y[:] = 0
-        getattr(comm, f"I{method.lower()}")([x, *spec], [y, *spec]).Wait()
-        assert y.tolist() == [1 + source for source in sources]
-    if flight:
-        flight.finish()
-    other.Free()
-    comm.Free()
-
-
-@pytest.mark.parametrize("method", ["Neighbor_alltoallw", "Ineighbor_alltoallw", "Neighbor_alltoallw_init"])
-def test_blocks_of_any_type_on_a_device_are_refused(world, method):
-    class OnDevice:
-        __cuda_array_interface__ = None
-
-    comm = TOPOLOGIES["ring"](world)
-    with pytest.raises(
-        mpicoll.UnsupportedError, match=rf"^{method}: recvbuf is on a device.* use .*eighbor_alltoallv(_init)? where"
-    ):
-        getattr(comm, method)([np.zeros(2), [1], [0], [MPI.DOUBLE]], [OnDevice(), [1], [0], [MPI.DOUBLE]])
     comm.Free()
 
 
