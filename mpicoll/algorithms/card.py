@@ -49,6 +49,7 @@ class Algorithm:
             packed; "" for as many.
         verified: it is proven before it serves.
         by_hosts: its schedules depend on which ranks are on one host; nobody but the caller chooses it for one host.
+        by_stretches: stretches of ranks of a host that follow each other are its hosts, so that ranks are in order.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Algorithm:
     packed: str = ""
     verified: bool = True
     by_hosts: bool = False
+    by_stretches: bool = False
 
     @property
     def row(self) -> Collective:
@@ -81,7 +83,7 @@ class Algorithm:
 
     def schedule(self, rank: int, size: int, root: int = 0, topology: Topology = FLAT) -> Schedule:
         """Return one rank's schedule."""
-        hosts = (topology,) if self.by_hosts else ()
+        hosts = (self.seen(topology),) if self.by_hosts else ()
         return self.function(rank, size, root, *hosts) if self.row.rooted else self.function(rank, size, *hosts)
 
     def schedules(self, size: int, root: int = 0, topology: Topology = FLAT) -> list[Schedule]:
@@ -90,11 +92,11 @@ class Algorithm:
 
     def seen(self, topology: Topology) -> Topology:
         """Return the topology as its schedules see it: where they do not depend on it, all ranks are on one host."""
-        return topology if self.by_hosts else FLAT
+        return topology.stretches if self.by_stretches else topology if self.by_hosts else FLAT
 
     def level_size(self, size: int, topology: Topology) -> int:
         """Return the number of ranks with which its cost is evaluated: of the largest host, where it is `by_hosts`."""
-        return max(map(len, topology.groups), default=size) if self.by_hosts else size
+        return max(map(len, self.seen(topology).groups), default=size)
 
     def vector_blocks(self, size: int) -> int:
         """Return the number of blocks that make up a message size (see dispatch.plan)."""

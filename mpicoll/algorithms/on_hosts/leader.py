@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mpicoll.algorithms.on_hosts.stage import Stage, on_hosts
+from mpicoll.algorithms.phases import combine
 from mpicoll.schedule.embed import Region
-from mpicoll.schedule.ir import Ref, Schedule, inp, out
+from mpicoll.schedule.ir import Ref, Schedule, inp, out, step
 from mpicoll.schedule.reverse import reverse
 from mpicoll.schedule.topology import Topology
 
@@ -119,6 +120,77 @@ def leader_scatter(rank: int, size: int, root: int, topology: Topology) -> Sched
     One message enters a host, instead of one for each rank: short blocks on many ranks of each host.
     """
     return reverse(leader_gather(rank, size, root, topology))
+
+
+@on_hosts(
+    "scan",
+    name="leader",
+    cost="2*q*(α + n*β) + q*(λ + n*γ) + λ + n*γ",
+    blocks="1",
+    scratch="2*q+2",
+    ordered=True,
+    by_stretches=True,
+)
+def leader_scan(rank: int, size: int, topology: Topology) -> Schedule:
+    """Scan inside each host, exscan of the totals between the last ranks of hosts, broadcast that inside, combine.
+
+    One message leaves a host at a time; a host whose ranks do not follow each other counts as several: hosts in blocks.
+    """
+    stage, whole = Stage(rank, size, topology), [[0]]
+    alone = len(stage.local) == 1
+    held = inp([0]) if alone else out([0])
+    if not alone:
+        stage.steps += stage.phase("scan", "recursive_doubling", Region(stage.local, whole, [inp([0])], [held]))
+    before = _before(stage, held)
+    stage.steps.append(step(combine(out([0]), [*before, held])))
+    return stage.done(1)
+
+
+@on_hosts(
+    "exscan",
+    name="leader",
+    cost="α + n*β + 2*q*(α + n*β) + q*(λ + n*γ) + 2*(λ + n*γ)",
+    blocks="1",
+    scratch="2*q+5",
+    ordered=True,
+    by_stretches=True,
+)
+def leader_exscan(rank: int, size: int, topology: Topology) -> Schedule:
+    """Exscan inside each host and of the totals between the last ranks of hosts, broadcast that inside, combine.
+
+    One message leaves a host at a time; a host whose ranks do not follow each other counts as several: hosts in blocks.
+    """
+    stage, whole = Stage(rank, size, topology), [[0]]
+    local, total = stage.local, inp([0])
+    own = [] if rank == local[0] else [stage.tmp.take([0]) if rank == local[-1] else out([0])]
+    if len(local) > 1:  # the last rank needs its input behind that: it may be where the output is
+        held = own or [Ref("scratch", ())]
+        stage.steps += stage.phase("exscan", "recursive_doubling", Region(local, whole, [total], held))
+    if own and rank == local[-1]:
+        total = stage.tmp.take([0])
+        stage.steps.append(step(combine(total, [*own, inp([0])])))
+    parts = [*_before(stage, total), *own]
+    stage.steps.append(step(combine(out([0]), parts) if parts else ()))
+    return stage.done(1)
+
+
+def _before(stage: Stage, total: Ref) -> list[Ref]:
+    """Return the cells that then hold the sum of all hosts before this one, none on the first.
+
+    Args:
+        stage: whose hosts are in the order of ranks.
+        total: cells that hold the sum of this host, at its last rank.
+    """
+    local, whole = stage.local, [[0]]
+    lasts, number = [group[-1] for group in stage.groups], stage.groups.index(local)
+    found = [stage.tmp.take([0])] if number else []
+    target = found or [Ref("scratch", ())]
+    with stage.outside():
+        if stage.rank == local[-1]:
+            stage.steps += stage.phase("exscan", "recursive_doubling", Region(lasts, whole, [total], target))
+    if found:
+        stage.steps += stage.phase("bcast", "binomial", Region(local, whole, found, found), len(local) - 1)
+    return found
 
 
 def _reduced_to(first: int, stage: Stage) -> Ref:
