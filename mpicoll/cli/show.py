@@ -4,7 +4,7 @@
     show allreduce ring --ranks 8       every round: what each rank has, and what moved
     show bcast ring/8 --chart           in 8 segments: which link carries what in which round
 
-A round is the time of one message through a rank's port.
+A round is the time of one message through a rank's port.  With --hosts a rank has a second one to other hosts.
 """
 
 from __future__ import annotations
