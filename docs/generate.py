@@ -65,7 +65,8 @@ def _card(card: Algorithm) -> str:
     picture = draw(film(card.row, card.schedules(4)), View(100))
     return (
         f"### {card.collective}: {card.name}\n\n{card.idea}\n\n"
-        f"- cost: `{card.cost}`\n- blocks: {card.declared_space('`')}\n- needs: {needs}\n"
+        + (f"- inner algorithms: {card.made_of}\n" if card.made_of else "")
+        + f"- cost: `{card.cost}`\n- blocks: {card.declared_space('`')}\n- needs: {needs}\n"
         f"- source: {card.reference}\n- all sizes: {card.uniform}\n\n"
         f"```text\n{picture}\n```\n"
     )

@@ -140,13 +140,23 @@ def _mistake(algorithm: str | None, patterns: list[Pattern]) -> str:
     if algorithm is None:
         return ""
     try:
-        name = parse_choice(algorithm).algorithm
+        choice = parse_choice(algorithm)
     except ValueError as error:
         return str(error)
-    known = dict.fromkeys(card.name for p in patterns if p.method for card in registry.known(p.method))
-    if name in known:
+    methods = [pattern.method for pattern in patterns if pattern.method]
+    if any(_has(method, choice.algorithm) for method in methods):
         return ""
-    return f"no pattern here has an algorithm {name!r}; known: {', '.join(known) or 'none'}"
+    known = dict.fromkeys(card.name for method in methods for card in registry.known(method))
+    return f"no pattern here has an algorithm {choice.algorithm!r}; known: {', '.join(known) or 'none'}"
+
+
+def _has(method: str, algorithm: str) -> bool:
+    """Tell whether a method has an algorithm of that name."""
+    try:
+        registry.get(method, algorithm)
+    except ValueError:
+        return False
+    return True
 
 
 def _run() -> NoReturn:

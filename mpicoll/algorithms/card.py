@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import ClassVar
 
 from mpicoll.algorithms import space
 from mpicoll.schedule.collectives import COLLECTIVES, Collective
@@ -30,7 +31,7 @@ class Algorithm:
     Attributes:
         name: the literature's name.
         collective: the row of the table that it performs.
-        function: (rank, size) or (rank, size, root) -> Schedule, pure; `by_hosts` with a topology behind these.
+        function: (rank, size) or (rank, size, root) -> Schedule, pure.
         cost: its time as an expression; see `mpicoll.analysis.cost`.
         reference: where it comes from.
         forwards: ranks pass on other ranks' blocks, so that all must know all counts;
@@ -49,6 +50,8 @@ class Algorithm:
             packed; "" for as many.
         verified: it is proven before it serves.
         by_hosts: its schedules depend on which ranks are on one host; nobody but the caller chooses it for one host.
+            See `mpicoll.algorithms.on_hosts.hierarchy`.
+        inner_collectives: those whose algorithms can be chosen, as in striped(allgather=ring).
     """
 
     name: str
@@ -67,7 +70,7 @@ class Algorithm:
     scratch: str = ""
     packed: str = ""
     verified: bool = True
-    by_hosts: bool = False
+    by_hosts: ClassVar[bool] = False
 
     @property
     def row(self) -> Collective:
@@ -81,8 +84,7 @@ class Algorithm:
 
     def schedule(self, rank: int, size: int, root: int = 0, topology: Topology = FLAT) -> Schedule:
         """Return one rank's schedule."""
-        hosts = (topology,) if self.by_hosts else ()
-        return self.function(rank, size, root, *hosts) if self.row.rooted else self.function(rank, size, *hosts)
+        return self.function(rank, size, root) if self.row.rooted else self.function(rank, size)
 
     def schedules(self, size: int, root: int = 0, topology: Topology = FLAT) -> list[Schedule]:
         """Return all ranks' schedules."""
@@ -90,20 +92,48 @@ class Algorithm:
 
     def seen(self, topology: Topology) -> Topology:
         """Return the topology as its schedules see it: where they do not depend on it, all ranks are on one host."""
-        return topology if self.by_hosts else FLAT
+        return FLAT
 
     def level_size(self, size: int, topology: Topology) -> int:
         """Return the number of ranks with which its cost is evaluated: of the largest host, where it is `by_hosts`."""
-        return max(map(len, topology.groups), default=size) if self.by_hosts else size
+        return max(map(len, self.seen(topology).groups), default=size)
+
+    @property
+    def inner_collectives(self) -> tuple[str, ...]:
+        """The collectives of which it is made and whose algorithms can be chosen."""
+        return ()
+
+    @property
+    def made_of(self) -> str:
+        """Its inner collectives with their algorithms, in words; "" where it has none."""
+        return ""
+
+    def composed(self, inner: Mapping[str, str]) -> Algorithm:
+        """Return it with other inner algorithms.
+
+        Args:
+            inner: inner collective -> name of its algorithm.
+        """
+        return self
+
+    def levels(self, size: int, topology: Topology) -> Iterator[tuple[Algorithm, int]]:
+        """Yield each inner algorithm with each number of ranks on which it runs."""
+        yield from ()
 
     def vector_blocks(self, size: int) -> int:
         """Return the number of blocks that make up a message size (see dispatch.plan)."""
         return size if self.collective == "alltoall" else _blocks(self, size)
 
-    def scratch_blocks(self, size: int, segmented: bool) -> int:
-        """Return the most blocks of scratch of a rank; `segmented` says that blocks are cut into segments."""
+    def scratch_blocks(self, size: int, segmented: bool, topology: Topology = FLAT) -> int:
+        """Return the most blocks of scratch of a rank.
+
+        Args:
+            size: number of ranks.
+            segmented: blocks are cut into segments.
+            topology: which ranks are on one host.
+        """
         if not self.scratch:
-            needed = _counted(self, size)
+            needed = _counted(self, size, self.seen(topology))
             return needed.packed if segmented else needed.scratch
         return space.declared(*self.scratch_declaration(segmented), size)
 
@@ -134,6 +164,15 @@ class Algorithm:
 
     def restrictions(self) -> list[str]:
         """Return its needs in words."""
+        needs = self.needs_of_size()
+        if self.row.reducing and not self.ordered:
+            needs.append("a commutative operator")
+        if self.forwards and self.collective in LOCAL_COUNTS:
+            needs.append("counts that all ranks know")
+        return needs
+
+    def needs_of_size(self) -> list[str]:
+        """Return its needs of the number of ranks in words."""
         needs = []
         if self.power_of_two:
             needs.append("a power-of-two number of ranks")
@@ -143,14 +182,16 @@ class Algorithm:
             needs.append(f"at least {self.min_size} ranks")
         if self.provable:
             needs.append(f"at most {MOST_PROVEN} ranks")
-        if self.row.reducing and not self.ordered:
-            needs.append("a commutative operator")
-        if self.forwards and self.collective in LOCAL_COUNTS:
-            needs.append("counts that all ranks know")
         return needs
 
     def refuses(
-        self, size: int, *, commutative: bool = True, counts_known: bool = True, left_fold: bool = False
+        self,
+        size: int,
+        *,
+        commutative: bool = True,
+        counts_known: bool = True,
+        left_fold: bool = False,
+        topology: Topology | None = None,
     ) -> str | None:
         """Return the reason why it cannot serve, None if it can.
 
@@ -159,6 +200,7 @@ class Algorithm:
             commutative: the operator is, or there is none.
             counts_known: all ranks know all ranks' counts.
             left_fold: ranks must be combined from left to right.
+            topology: which ranks are on one host, None to ask nothing about it.
         """
         if self.power_of_two and not is_power_of_two(size):
             return f"needs a power-of-two number of ranks, got {size}"
@@ -174,6 +216,13 @@ class Algorithm:
             return "does not combine ranks from left to right, as reproducible='ranks' demands"
         if self.forwards and not counts_known:
             return "passes on other ranks' blocks, whose counts not all ranks know in this call"
+        return None if topology is None else self._inner_refusal(size, topology)
+
+    def _inner_refusal(self, size: int, topology: Topology) -> str | None:
+        """Return the reason why an inner algorithm cannot serve on the very hosts, None if all can."""
+        for inner, ranks in self.levels(size, topology):
+            if why := inner.refuses(ranks):
+                return f"is made of {inner.collective} {inner.name!r} on {ranks} ranks, which {why}"
         return None
 
 
@@ -186,7 +235,7 @@ def _blocks(card: Algorithm, size: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _counted(card: Algorithm, size: int) -> space.Space:
+def _counted(card: Algorithm, size: int, topology: Topology) -> space.Space:
     """Return the space that an algorithm without declaration needs, from the schedules of all ranks."""
     roots = (0, 1) if card.row.rooted and size > 1 else (0,)
-    return space.counted(card.row, [s for root in roots for s in card.schedules(size, root)])
+    return space.counted(card.row, [s for root in roots for s in card.schedules(size, root, topology)])

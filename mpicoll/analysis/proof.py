@@ -165,9 +165,10 @@ def doubt(card: Algorithm, size: int, root: int, topology: Topology = FLAT) -> t
     """Return (error's type, its text) if an algorithm must not serve a size and root, else None.
 
     A user's algorithm at a size that is new costs something, and one for several hosts: it is proven here, once.
+    On more ranks than that its inner algorithms are, each on as many as it has.
     """
     if size > MOST_PROVEN if card.by_hosts else not card.provable or size in SIZES_AT_REGISTRATION:
-        return None
+        return next(filter(None, (doubt(inner, ranks, 0) for inner, ranks in card.levels(size, topology))), None)
     if card.by_hosts and size > max(SIZES_AT_REGISTRATION):  # for one root: that of many takes time for each
         root = 0
     try:

@@ -122,11 +122,11 @@ def verify_algorithm(card: Algorithm, sizes: Iterable[int], roots: Callable[[int
         ScheduleError: naming collective, algorithm, size and root.
         ValueError: the card declares something that makes no sense.
     """
-    accepted = [size for size in sizes if not card.refuses(size)]
-    where = [(size, topology) for size in accepted for topology in ((FLAT, *tried(size)) if card.by_hosts else (FLAT,))]
+    where = ((n, hosts) for n in sizes for hosts in ((FLAT, *tried(n)) if card.by_hosts else (FLAT,)))
     cases = (
         (n, root, not card.by_hosts or n <= PLANNED, hosts)
         for n, hosts in where
+        if not card.refuses(n, topology=hosts)
         for root in (roots(n) if card.row.rooted else (0,))
     )
     return _prove(card, cases)

@@ -4,7 +4,7 @@
     show allreduce ring --ranks 8       every round: what each rank has, and what moved
     show bcast ring/8 --chart           in 8 segments: which link carries what in which round
 
-A round is the time of one message through a rank's port.
+A round is the time of one message through a rank's port.  With --hosts a rank has a second one to other hosts.
 """
 
 from __future__ import annotations
@@ -83,17 +83,16 @@ def _check(chosen: argparse.Namespace) -> None:
 
 def _show_algorithm(row: Collective, chosen: argparse.Namespace) -> None:
     given = parse_choice(chosen.algorithm)
-    name, segments = given.algorithm, given.segments or 1
-    hosts = host_of_ranks(chosen.hosts, chosen.ranks) if chosen.hosts else ()
+    segments, hosts = given.segments or 1, host_of_ranks(chosen.hosts, chosen.ranks) if chosen.hosts else ()
     topology = Topology.of(hosts)
-    card = registry.require(row.name, name, chosen.ranks)
+    card = registry.require(row.name, given.algorithm, chosen.ranks, topology=topology)
     schedules = card.schedules(chosen.ranks, chosen.root, topology)
     made = film(row, schedules, root=chosen.root, segments=segments, hosts=hosts)
     width = chosen.width or (shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH)
     print(_wrapped(describe(card), width))
     if card.cost:
         print(f"\n{_costs(card, chosen, segments)}")
-    title = _title(made, name)
+    title = _title(made, card.name)
     print(f"\n{title}\n")
     if chosen.svg or chosen.html:
         _write(made, chosen, title, describe(card))
@@ -196,7 +195,8 @@ def describe(card: Algorithm) -> str:
     needs = "; ".join(card.restrictions()) or "nothing: any number of ranks, any root, any operator"
     return (
         f"{card.collective}.{card.name}\n\n{card.idea}\n\n"
-        f"cost:   {card.cost or 'not declared'}\nblocks: {card.declared_space()}\n"
+        + (f"inner:  {card.made_of}\n" if card.made_of else "")
+        + f"cost:   {card.cost or 'not declared'}\nblocks: {card.declared_space()}\n"
         f"needs:  {needs}\nsource: {card.reference or 'not given'}\n"
         f"proven: {card.proof}" + (f": {card.uniform}" if card.uniform else "")
     )

@@ -15,11 +15,13 @@ from pathlib import Path
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
+from mpicoll.algorithms.naming import listed
 from mpicoll.analysis.bounds import bound
 from mpicoll.dispatch.rules import parse_choice
 from mpicoll.pictures.gantt import gantt
 from mpicoll.pictures.units import size_text, time_text
 from mpicoll.ranges import message_sizes, whole_numbers
+from mpicoll.schedule.topology import Topology
 from mpicoll.simulate.calls import simulate_call, simulate_messages
 from mpicoll.simulate.machine import Machine, machine, machines
 from mpicoll.simulate.path import between_hosts, busiest, shares
@@ -72,7 +74,7 @@ Runs = dict[tuple[str, int, int], Run]
 
 def _runs(chosen: argparse.Namespace, where: Machine, ranks: tuple[int, ...], sizes: tuple[int, ...]) -> Runs:
     """Return all runs that are asked for, by algorithm, ranks and bytes; those that can serve."""
-    names = chosen.algorithm.split(",")
+    names = listed(chosen.algorithm)
     if chosen.algorithm == "all":
         names = [card.name for card in registry.known(chosen.collective)]
     if not all(0 <= chosen.root < p for p in ranks):
@@ -81,7 +83,7 @@ def _runs(chosen: argparse.Namespace, where: Machine, ranks: tuple[int, ...], si
     for name in names:
         algorithm, segments = _choice(name)
         for p in ranks:
-            card = _card(chosen, algorithm, p)
+            card = _card(chosen, algorithm, p, where)
             if card:
                 for nbytes in sizes:
                     root = chosen.root if card.row.rooted else 0
@@ -97,9 +99,10 @@ def _choice(text: str) -> tuple[str, int]:
     return given.algorithm, given.segments or 1
 
 
-def _card(chosen: argparse.Namespace, algorithm: str, ranks: int) -> Algorithm | None:
+def _card(chosen: argparse.Namespace, algorithm: str, ranks: int, where: Machine) -> Algorithm | None:
     if chosen.algorithm != "all":
-        return registry.require(chosen.collective, algorithm, ranks)
+        topology = Topology.of(where.of_ranks(ranks).host)
+        return registry.require(chosen.collective, algorithm, ranks, topology=topology)
     card = registry.get(chosen.collective, algorithm)
     return None if card.refuses(ranks) else card
 

@@ -10,6 +10,7 @@ from multiprocessing import get_context
 
 from mpicoll.algorithms import registry
 from mpicoll.analysis.registration import verify_algorithm
+from mpicoll.dispatch.rules import parse_choice
 from mpicoll.errors import ScheduleError
 from mpicoll.pictures.notation import numbers_text
 from mpicoll.ranges import whole_numbers
@@ -37,7 +38,7 @@ def run(chosen: argparse.Namespace) -> int:
     names = [collective(chosen.collective).name] if chosen.collective else list(COLLECTIVES)
     cards = [c for name in names for c in registry.known(name)]
     if chosen.algorithm:
-        cards = [registry.get(chosen.collective, chosen.algorithm)]
+        cards = [registry.get(chosen.collective, parse_choice(chosen.algorithm).algorithm)]
     failed = 0
     workers = min(len(os.sched_getaffinity(0)), len(cards))
     with ProcessPoolExecutor(workers, get_context("fork")) as pool:  # forked, to know what is registered here

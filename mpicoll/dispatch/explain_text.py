@@ -11,6 +11,9 @@ from mpicoll.dispatch.select import describe_size
 from mpicoll.schedule.collectives import collective
 from mpicoll.settings import format_bytes
 
+#: columns of a candidate, at least
+WIDTH = 34
+
 
 def call_text(facts: Facts) -> str:
     """Return a call in a few words, the same for all ranks."""
@@ -72,9 +75,10 @@ def lines(found: Explanation, ranks: int) -> Iterator[str]:
     """Yield all of it as indented lines; arguments as in `remarks`."""
     for text in remarks(found, ranks):
         yield f"  {text}"
-    yield f"    {'candidates:':<34} {'predicted':>10} {'measured':>10}  (us)"
-    for one in found.verdicts:
-        mark, choice, seconds, measured, why = cells(one)
-        yield f"  {mark:1} {choice:<34} {seconds:>10} {measured:>10}  {why}"
+    rows = list(map(cells, found.verdicts))
+    width = max(WIDTH, *(len(choice) for _, choice, *_ in rows))
+    yield f"    {'candidates:':<{width}} {'predicted':>10} {'measured':>10}  (us)"
+    for mark, choice, seconds, measured, why in rows:
+        yield f"  {mark:1} {choice:<{width}} {seconds:>10} {measured:>10}  {why}"
     for text in unoffered(found):
         yield f"  {text}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from mpicoll.schedule.topology import FLAT, Topology
 
@@ -44,10 +45,11 @@ class Facts:
     not_native: str = ""
 
     @property
-    def needs(self) -> dict[str, bool]:
+    def needs(self) -> dict[str, Any]:
         """Needs of the call, as `Algorithm.refuses` takes them."""
         return {
             "commutative": self.commutative,
             "counts_known": self.counts_known,
             "left_fold": self.reproducible == "ranks",
+            "topology": self.topology,
         }

@@ -53,7 +53,7 @@ def bounded(card: Algorithm, facts: Facts, segments: int, limit: int) -> tuple[i
     segments = max(segments, -(-nbytes // LARGEST_MESSAGE))
     if nbytes > limit // facts.size:
         segmented = segments > 1 or nbytes > limit
-        needed = nbytes * card.scratch_blocks(facts.size, segmented) / card.vector_blocks(facts.size)
+        needed = nbytes * card.scratch_blocks(facts.size, segmented, facts.topology) / card.vector_blocks(facts.size)
         segments = max(segments, math.ceil(needed / limit))
         if segments > MOST_SEGMENTS:
             raise UnsupportedError(

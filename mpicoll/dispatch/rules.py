@@ -10,6 +10,8 @@
               | perhost=N  perhost=8, perhost=4-8: numbers of ranks of each host
     choice    = algorithm [/segments] [@path]              ring, ring/8, one_shot@staged
               | native                                     MPI's own collective
+    algorithm = name                                       ring
+              | name(inner, ...)                           striped(allgather=ring), hierarchical(reduce_scatter=ring)
 
 The first rule of a text that matches a call decides.  docs/rules.md explains them.
 """
@@ -18,11 +20,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from mpicoll.algorithms import registry
+from mpicoll.algorithms.naming import FORM
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.schedule.collectives import collective
 from mpicoll.schedule.patterns import power_of_two
@@ -151,10 +154,10 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=4096)
 def parse_choice(text: str) -> Choice:
-    """Read a choice such as ring, ring/8 or one_shot@staged."""
-    match = re.fullmatch(r"([a-z][a-z0-9_]*)(?:/(\d+))?(?:@([a-z]+))?", text)
+    """Read a choice such as ring, ring/8, one_shot@staged or striped(allgather=ring)/4."""
+    match = re.fullmatch(rf"({FORM})(?:/(\d+))?(?:@([a-z]+))?", re.sub(r",\s+", ",", text))
     if not match:
-        raise ValueError(f"{text!r} is not of the form algorithm[/segments][@path]")
+        raise ValueError(f"{text!r} is not of the form algorithm[(collective=algorithm,...)][/segments][@path]")
     name, segments, path = match.groups(default="")
     if name == NATIVE:
         if segments or path not in ("", "host"):
@@ -168,10 +171,10 @@ def parse_choice(text: str) -> Choice:
 
 
 def known_choice(name: str, choice: Choice) -> Choice:
-    """Return a choice for a collective, which must have an algorithm of that name."""
-    if choice.algorithm != NATIVE:
-        registry.get(name, choice.algorithm)
-    return choice
+    """Return a choice for a collective, which must have such an algorithm, by the name on its card."""
+    if choice.algorithm == NATIVE:
+        return choice
+    return replace(choice, algorithm=registry.get(name, choice.algorithm).name)
 
 
 def parse_rule(text: str) -> Rule:

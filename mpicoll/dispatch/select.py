@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
@@ -11,7 +12,7 @@ from mpicoll.analysis.proof import demand, doubt
 from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.predict import UNTUNED, best_segments
-from mpicoll.dispatch.rules import NATIVE, Choice, Rule, parse_choice, parse_rules
+from mpicoll.dispatch.rules import NATIVE, Choice, Rule, known_choice, parse_choice, parse_rules
 from mpicoll.dispatch.tuning import Tuning
 from mpicoll.errors import UnsupportedError
 from mpicoll.settings import format_bytes
@@ -52,7 +53,7 @@ def select(
         UnsupportedError: what is forced cannot serve.
     """
     if call:
-        return _forced(parse_choice(call), facts, tuning), "algorithm= in the call"
+        return _forced(known_choice(facts.collective, parse_choice(call)), facts, tuning), "algorithm= in the call"
     for text, who in ((communicator, "the communicator's rules"), (setting, "the setting `algorithms`")):
         rule = _first(_read(text, who), facts)
         if rule is not None:
@@ -125,7 +126,7 @@ def _serving_all(paths: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(path for path in paths if not PATHS[path].by_hosts)
 
 
-def _refusal(card: Algorithm, facts: Facts, needs: dict[str, bool]) -> str | None:
+def _refusal(card: Algorithm, facts: Facts, needs: dict[str, Any]) -> str | None:
     """Return the reason why an algorithm cannot serve or must not, None if it may; it is proven if it has to be."""
     found = None if (why := card.refuses(facts.size, **needs)) else doubt(card, facts.size, facts.root, facts.topology)
     return found[1] if found else why

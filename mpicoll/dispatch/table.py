@@ -123,7 +123,7 @@ def _model(parts: list[str], source: str) -> dict[str, CostModel]:
 def _timing(parts: list[str]) -> Timing:
     conditions, times = list[str](), dict[Choice, float]()
     for part in parts:
-        choice, equals, value = part.partition("=")
+        choice, equals, value = part.rpartition("=")
         if equals and choice not in ("p", "mem", "gpus"):
             found = parse_choice(choice)
             if found in times:

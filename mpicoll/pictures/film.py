@@ -1,6 +1,7 @@
 """A film: what every rank has of every block, at the start and after each round, and the messages between.
 
 A round is the time of one message through a rank's port: the simulator runs the programs on the machine `UNIT`.
+On several hosts a rank's port carries one message inside its host and one to other hosts at the same time.
 What the messages carry is computed with the verifier's symbols.
 """
 
@@ -19,8 +20,11 @@ from mpicoll.schedule.program import TAGS, CellKey, Program
 from mpicoll.simulate.actions import Sizes, of_program
 from mpicoll.simulate.engine import simulate
 from mpicoll.simulate.machine import UNIT
+from mpicoll.simulate.network import two_ways
 from mpicoll.simulate.result import Message
 
+#: bytes per second that are no part of a round
+FAST = 1e15
 #: (block, segment)
 Piece = tuple[int, int]
 #: ranks whose input is in a value, as a bit mask
@@ -105,7 +109,7 @@ def film(
         schedules: one for each rank, proven.
         root: the root, where the collective has one.
         segments: slices of every block; they travel as the planner orders them.
-        hosts: of each rank.
+        hosts: of each rank, where there are several.
 
     Raises:
         ValueError: there are more segments than a program has in flight.
@@ -113,7 +117,8 @@ def film(
     if segments > TAGS:
         raise ValueError(f"at most {TAGS} segments can be drawn, not {segments}")
     programs = [_program(s, segments, row.shared) for s in schedules]
-    run = simulate([of_program(p, Sizes(1.0)) for p in programs], UNIT.of_ranks(len(programs)), UNIT.extra)
+    network = two_ways(hosts, alpha=1.0, bandwidth=FAST) if hosts else UNIT.of_ranks(len(programs))
+    run = simulate([of_program(p, Sizes(1.0)) for p in programs], network, UNIT.extra)
     replay = _Replay(row, programs, root)
     messages, works = defaultdict(list), defaultdict(list)
     for message in run.messages():

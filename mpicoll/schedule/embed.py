@@ -46,8 +46,8 @@ def embed(inner: Schedule, region: Region, tmp: Scratch) -> list[Step]:
     cells = {"input": region.inputs, "output": region.outputs, "scratch": scratch}
 
     def moved(ref: Ref) -> Ref:
-        parts = [cells[ref.buffer][cell] for cell in ref.cells]
-        return Ref(parts[0].buffer, tuple(cell for part in parts for cell in part.cells))
+        parts = [part for cell in ref.cells if (part := cells[ref.buffer][cell]).cells]
+        return Ref(parts[0].buffer, tuple(cell for part in parts for cell in part.cells)) if parts else none
 
     return [step(_messages(one, region.ranks, moved), _work(one, moved)) for one in inner.steps]
 

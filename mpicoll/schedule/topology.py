@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from random import Random
 
 from mpicoll.ranges import whole_numbers
@@ -58,6 +58,14 @@ class Topology:
         for rank, host in enumerate(self.host_of):
             found[host].append(rank)
         return found
+
+    @cached_property
+    def stretches(self) -> Topology:
+        """The topology in which each stretch of ranks that follow each other on one host counts as a host.
+
+        Of ranks 0-1+4-5, 2-3 these are 0-1, 2-3, 4-5: whatever the hosts are, they are in the order of ranks.
+        """
+        return Topology.of(tuple(accumulate((a != b for a, b in pairwise(self.host_of)), initial=0)))
 
     def __str__(self) -> str:
         if not self.host_of:

@@ -81,6 +81,25 @@ def hosts(
     return Network(links, route, [rank // per_host for rank in range(ranks)])
 
 
+def two_ways(host: Sequence[int], *, alpha: float, bandwidth: float) -> Network:
+    """Return ranks that send one message inside their host and one to other hosts at a time, and receive as many.
+
+    Args:
+        host: of each rank.
+        alpha: seconds of a message without its bytes.
+        bandwidth: bytes per second of one message.
+    """
+    ranks = len(host)
+    links = _ports(ranks, 2 * bandwidth)
+    links += [Link(f"{link.name} {way}", bandwidth) for way in ("inside", "between") for link in links[: 2 * ranks]]
+
+    def route(a: int, b: int) -> Route:
+        first = 2 * ranks if host[a] == host[b] else 4 * ranks
+        return alpha, (2 * a, first + 2 * a, first + 2 * b + 1, 2 * b + 1)
+
+    return Network(links, route, host, bandwidth)
+
+
 def fat_tree(
     ranks: int, *, per_leaf: int, alpha: float, bandwidth: float, uplinks: int = 0, hop: float = 0.0
 ) -> Network:

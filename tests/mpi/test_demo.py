@@ -64,6 +64,13 @@ def test_the_examples_of_4_ranks(capfd):
 
 
 @pytest.mark.many_ranks
+def test_inner_algorithms_are_named_as_in_a_call(capfd):
+    status, out, _ = demo(capfd, "--pattern allreduce --algorithm hierarchical(allgather=ring)/2")
+    assert status == 0
+    assert "By the algorithm striped(allgather=ring)" in out
+
+
+@pytest.mark.many_ranks
 def test_explaining_a_ring_names_every_message(capfd):
     _, out, _ = demo(capfd, "--pattern allreduce --algorithm ring --explain")
     sent, received, number, rank = [], [], 0, -1

@@ -45,6 +45,35 @@ def test_algorithms_for_hosts_are_right_in_every_form(comm, method):
                 check(comm, Case(method, f"{card.name}/{segments}", count, pattern, root=root, form=form))
 
 
+INNER = [
+    ("Allreduce", "hierarchical(reduce_scatter=pairwise,allreduce=ring,allgather=ring)"),
+    ("Allreduce", "leader(reduce=linear,allreduce=circulant,bcast=scatter_allgather)"),
+    ("Bcast", "striped(scatter=ring,bcast=ring,allgather=bruck)"),
+    ("Reduce", "striped(reduce_scatter=ring,reduce=ring,gather=binomial)"),
+    ("Allgatherv", "striped(allgather=ring)"),
+    ("Reduce_scatter", "striped(reduce_scatter=circulant)"),
+    ("Gather", "leader(gather=binomial)"),
+    ("Scatter", "leader(scatter=ring)"),
+    ("Scan", "leader(scan=ring,exscan=linear,bcast=ring)"),
+    ("Exscan", "leader(exscan=ring)"),
+]
+
+
+@pytest.mark.parametrize(("method", "algorithm"), INNER)
+def test_inner_algorithms_that_are_chosen_give_right_results(comm, method, algorithm):
+    for form, count, segments in itertools.product(forms(method), (0, 5, 700), (1, 4)):
+        pattern = "uneven" if method.endswith("v") else ""
+        check(comm, Case(method, f"{algorithm}/{segments}", count, pattern, root=SIZE - 1, form=form))
+
+
+def test_a_plan_names_the_inner_algorithms(comm):
+    x = np.zeros(1 << 16, "u1")
+    plan = comm.Get_plan("Allreduce", x, x.copy(), MPI.MAX, algorithm="hierarchical(allgather=ring)/4")
+    assert str(plan.choice) == "striped(allgather=ring)/4@host"
+    with pytest.raises(ValueError, match="no inner gather to choose; striped has reduce_scatter, allreduce, allgather"):
+        comm.Allreduce(x, x.copy(), MPI.MAX, algorithm="hierarchical(gather=ring)")
+
+
 def test_parts_of_a_communicator_keep_the_hosts_of_their_ranks(comm):
     """Every second rank, in the opposite order."""
     comm.Barrier()

@@ -12,7 +12,7 @@ from mpicoll import ScheduleError
 from mpicoll.algorithms import known, space
 from mpicoll.algorithms.registry import get
 from mpicoll.analysis.host_traffic import host_traffic
-from mpicoll.analysis.proof import demand
+from mpicoll.analysis.proof import demand, prove
 from mpicoll.analysis.registration import verify_algorithm
 from mpicoll.analysis.verify import verify
 from mpicoll.dispatch.facts import Facts
@@ -20,8 +20,9 @@ from mpicoll.dispatch.select import candidates, select
 from mpicoll.dispatch.tuning import Tuning
 from mpicoll.schedule import COLLECTIVES
 from mpicoll.schedule.embed import Region, beside, embed
-from mpicoll.schedule.ir import Ref, Schedule, Scratch, inp, out, step
+from mpicoll.schedule.ir import Reduce, Ref, Schedule, Scratch, Send, inp, out, step
 from mpicoll.schedule.topology import FLAT, Topology, forced, tried
+from unit.left_out import without
 
 CARDS = [card for row in COLLECTIVES for card in known(row) if card.by_hosts]
 NAMES = [f"{card.collective}.{card.name}" for card in CARDS]
@@ -39,10 +40,12 @@ def test_they_are_those_that_there_are():
         "barrier.leader",
         "bcast.leader",
         "bcast.striped",
+        "exscan.leader",
         "gather.leader",
         "reduce.leader",
         "reduce.striped",
         "reduce_scatter.striped",
+        "scan.leader",
         "scatter.leader",
     ]
 
@@ -112,27 +115,55 @@ def test_an_operator_that_does_not_commute_is_refused():
     assert not proof.ordered
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("collective", ["scan", "exscan"])
+def test_prefixes_are_in_rank_order_on_any_hosts(collective, layout):
+    """An operator that does not commute is served, and hosts in blocks send a vector in each round between them."""
+    topology = forced(layout, 8)
+    facts = Facts(collective, 8, 1 << 19, commutative=False, topology=topology)
+    assert select(facts, "leader", "", "", Tuning())[0].algorithm == "leader"
+    assert verify(collective, get(collective, "leader").schedules(8, 0, topology)).ordered
+    if topology.stretches == topology and topology.hosts == 2:
+        assert host_traffic(get(collective, "leader"), topology).vectors == 1.0
+
+
+def test_stretches_of_ranks_that_follow_each_other_count_as_hosts():
+    assert str(forced("0-1+4-5,2-3", 6).stretches) == "3 hosts: 0-1, 2-3, 4-5"
+    assert forced("0-2,3-5", 6).stretches is forced("0-2,3-5", 6)
+    assert FLAT.stretches is FLAT
+
+
+@pytest.mark.parametrize("collective", ["scan", "exscan"])
+def test_prefixes_that_are_combined_the_other_way_round_are_found(collective):
+    card, topology = get(collective, "leader"), forced("0-3,4-7", 8)
+    assert prove(card, 8, topology=topology).blocks == 1
+
+    def turned(stage):
+        found = card.function(stage)
+        steps = [dataclasses.replace(one, local=tuple(map(other_way_round, one.local))) for one in found.steps]
+        return dataclasses.replace(found, steps=tuple(steps))
+
+    with pytest.raises(ScheduleError, match="claims to be ordered, but does not"):
+        prove(dataclasses.replace(card, function=turned), 8, topology=topology)
+
+
+def other_way_round(work):
+    """Return local work whose operands are in the opposite order."""
+    return Reduce(work.target, work.sources[::-1]) if isinstance(work, Reduce) else work
+
+
 def test_the_very_topology_is_proven_when_it_is_first_used(monkeypatch):
     """One whose stripes go to a wrong owner is an error, and no wrong result."""
     card = get("allreduce", "striped")
     topology = forced("0-3,4-7", 8)
     demand(card, 8, 0, topology)
 
-    def of_others(rank, size, hosts):
-        return card.function(rank, size, hosts if rank < 4 else forced("0+2+4+6,1+3+5+7", 8))
+    def of_others(stage):
+        return card.schedule(stage.rank, 8, 0, topology if stage.rank < 4 else forced("0+2+4+6,1+3+5+7", 8))
 
     wrong = dataclasses.replace(card, function=of_others)
     with pytest.raises(ScheduleError, match="striped, size 8"):
         demand(wrong, 8, 0, topology)
-
-
-def without(schedules, rank, number):
-    """Return schedules in which a rank leaves out one of its messages."""
-    steps = list(schedules[rank].steps)
-    at, gone = [(k, message) for k, one in enumerate(steps) for message in one.messages][number]
-    steps[at] = dataclasses.replace(steps[at], messages=tuple(m for m in steps[at].messages if m is not gone))
-    changed = dataclasses.replace(schedules[rank], steps=tuple(steps))
-    return [*schedules[:rank], changed, *schedules[rank + 1 :]]
 
 
 @pytest.mark.parametrize("own", CARDS, ids=NAMES)
@@ -164,6 +195,13 @@ def test_what_moves_nothing_is_left_out():
     region = Region((2, 5), lists, list(map(inp, lists)), [out(blocks) for blocks in lists])
     steps = embed(get("allgather", "linear").schedule(0, 2), region, Scratch())
     assert [str(one) for one in steps] == ["recv output[0] from 5", "nothing"]
+
+
+def test_a_list_without_blocks_does_not_say_which_buffer_it_is():
+    """Rank 5 sends on what it has of two blocks, of which the first is empty."""
+    region = Region((2, 5), [[], [1]], [Ref("scratch", ()), inp([1])], [out([]), out([1])])
+    inner = Schedule.of([step(Send(inp([0, 1]), 0))], 2)
+    assert [str(one) for one in embed(inner, region, Scratch())] == ["send input[1] to 2"]
 
 
 def test_parts_beside_each_other_go_step_by_step():

@@ -6,10 +6,12 @@ one after the other.
 
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from mpicoll.algorithms import known
+from mpicoll.algorithms.registry import get
 from mpicoll.schedule import COLLECTIVES
 from mpicoll.schedule.ir import Copy, Recv, Ref, Schedule, Send, Step, inp, out, step
 from mpicoll.schedule.phases import Phases, touched
@@ -88,8 +90,14 @@ def run(card, topology, root, seed, change=lambda phases: phases, stored=True):
         by_kernel(phases[group[0]].after, group, memory, lengths, aliased, draw, stored)
     for rank in range(size):
         memory[rank] = {cell: tiles for cell, tiles in memory[rank].items() if cell[0] != "scratch"}
-    hosted = replace(card, function=lambda *given: card.function(*given[: 3 if card.row.rooted else 2], topology))
+    hosted = SimpleNamespace(row=card.row, ordered=card.ordered, schedules=lambda size, root: schedules)
     check(hosted, Call([], memory, lengths, []), aliased, size, root, 0)
+
+
+@pytest.mark.parametrize("name", ["striped(reduce_scatter=ring,allreduce=ring,allgather=bruck)", "leader(bcast=ring)"])
+def test_phases_of_inner_algorithms_that_are_chosen(name):
+    for seed, topology in enumerate(tried(6)):
+        run(get("allreduce", name), topology, 0, seed)
 
 
 @pytest.mark.slow

@@ -87,6 +87,12 @@ def test_only_what_is_asked_for_is_drawn():
         draw(one, View(80, rounds=[3]))
 
 
+def test_on_several_hosts_a_rank_sends_inside_and_to_others_in_one_round():
+    assert made("bcast", "linear", 4).rounds == 3
+    assert made("bcast", "linear", 4, hosts=(0, 0, 1, 1)).rounds == 2  # two of its three messages leave the host
+    assert made("bcast", "linear", 4, hosts=(0, 0, 0, 0)).rounds == 3
+
+
 def test_hosts_are_named_at_their_first_rank():
     drawing = draw(made("allgather", "ring", 4, hosts=(0, 0, 0, 1)), View(80))
     assert [line.split()[:2] for line in drawing.splitlines() if line.startswith("host")][:2] == [

@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 
 import mpicoll
+from mpicoll.algorithms import known
 from mpicoll.dispatch.machine_facts import FACTS
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.rules import parse_rules
 from mpicoll.dispatch.table import PARAMETERS, parse_table
 from mpicoll.dispatch.tuning import packaged
+from mpicoll.schedule import COLLECTIVES
 
 PAGE = (Path(mpicoll.__file__).parent.parent / "docs" / "rules.md").read_text(encoding="utf-8")
-RULES, TABLE = re.findall(r"^```rules\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+RULES, INNER, TABLE = re.findall(r"^```rules\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 MISTAKES = re.findall(r"^\| `(.+)` \| `(.+?)`(?: \.\.\.)? \|$", PAGE.split("## Mistakes")[1], re.MULTILINE)
 
 
@@ -24,6 +26,29 @@ def test_the_rules_of_the_page_are_read_and_written_again():
     assert parse_rules(written) == rules
     shown = [part.strip() for line in RULES.splitlines() for part in line.partition("#")[0].split(";")]
     assert written.splitlines() == [text.replace("Gatherv", "gather") for text in shown]
+
+
+def test_inner_algorithms_of_the_page_are_read_and_written_again():
+    rules = parse_rules(INNER)
+    assert [str(rule.choice) for rule in rules] == [
+        "striped(reduce_scatter=pairwise,allreduce=ring,allgather=ring)/4",
+        "striped(bcast=binomial)",
+        "leader(bcast=knomial_4)",
+    ]
+    assert parse_rules("\n".join(map(str, rules))) == rules
+
+
+def test_the_page_has_the_inner_collectives_of_every_hierarchy():
+    cards = {(card.collective, card.name): cell(card) for row in COLLECTIVES for card in known(row) if card.by_hosts}
+    for row in (row for row in COLLECTIVES if row != "alltoall"):
+        assert f"| {row} | {cards.get((row, 'striped'), '-')} | {cards.get((row, 'leader'), '-')} |" in PAGE
+
+
+def cell(card):
+    """Return a hierarchy's inner collectives, those between hosts in bold."""
+    levels = {name: {one.between for one in card.inner if one.collective == name} for name in card.inner_collectives}
+    forms = {(False,): "{}", (True,): "**{}**", (False, True): "{} at both levels"}
+    return ", ".join(forms[tuple(sorted(between))].format(name) for name, between in levels.items())
 
 
 def test_the_table_of_the_page_has_each_statement_and_is_written_again():
@@ -52,7 +77,7 @@ def test_a_mistake_is_said_as_on_the_page(statement, message):
 
 
 def test_the_page_names_all_facts_parameters_paths_and_a_packaged_table():
-    assert len(MISTAKES) == 9
+    assert len(MISTAKES) == 10
     assert all(f"{name}=" in TABLE for name in FACTS)
     assert all(f"`{name}`" in PAGE for name in PARAMETERS)
     assert all(name in PAGE for name in PATHS)

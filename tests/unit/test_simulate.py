@@ -34,6 +34,8 @@ MESSAGES = Machine("messages", network={"alpha": 5e-6, "bandwidth": B}, extra=1e
 FULL_TREES = ("binomial", "knomial_4", "bruck_4", "double_binary_tree")
 #: formulas that count the further messages of all ranks, of which some travel at the same time
 UPPER = ("gather.ring", "scatter.ring", "bcast.striped", "reduce.striped", "alltoall.bundles")
+#: those of which one host needs a part only
+UPPER += ("scan.leader", "exscan.leader")
 
 
 def seconds(collective, algorithm, ranks, where, nbytes=N, segments=1):

@@ -4,8 +4,9 @@
 work.  By a *leader*: one rank of each host does, with all of it.  In *bundles*: each rank collects what its host has
 for some ranks of the others.  Hosts may have any numbers of ranks, in any order.
 
-Phases are algorithms of this package on some of the ranks (`schedule/embed.py`).  A cost is that of the phases inside a
-host, with its ranks as p; what travels between hosts is counted (`analysis/host_traffic.py`).
+Phases are algorithms of this package on some of the ranks (`schedule/embed.py`), or those that a caller names:
+striped(allgather=ring).  A cost is that of the phases inside a host, with its ranks as p; what travels between hosts is
+counted (`analysis/host_traffic.py`).
 """
 
 from mpicoll.algorithms.on_hosts import bundles, leader, striped  # noqa: F401  (imported so that they register)

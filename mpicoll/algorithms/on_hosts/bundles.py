@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mpicoll.algorithms.on_hosts.stage import Stage, on_hosts
+from mpicoll.algorithms.on_hosts.hierarchy import on_hosts
+from mpicoll.algorithms.on_hosts.stage import Stage
 from mpicoll.schedule.ir import Copy, Message, Recv, Ref, Schedule, Send, inp, out, step
-from mpicoll.schedule.topology import Topology
 
 
 @on_hosts(
@@ -13,13 +13,12 @@ from mpicoll.schedule.topology import Topology
     cost="2*(α + (p-2)*o) + 2*(p-1)/p*n*β + λ + n*γ",
     scratch="4*p",
 )
-def bundles(rank: int, size: int, topology: Topology) -> Schedule:
+def bundles(stage: Stage) -> Schedule:
     """Ranks of a host exchange what each of them sends to other hosts; bundles of the host's blocks go there.
 
     A rank sends H-1 messages to other hosts, instead of one to each of their ranks: short blocks.
     """
-    stage = Stage(rank, size, topology)
-    local = stage.local
+    rank, size, local = stage.rank, stage.size, stage.local
     far = [one for one in stage.columns(rank) if one not in local]  # whom this rank serves for its host
     served = {one: [to for to in stage.columns(one) if to not in local] for one in local}
     near = [one for one in local if one != rank]

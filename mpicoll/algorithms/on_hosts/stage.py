@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import accumulate, groupby, pairwise
 
 from mpicoll.algorithms import registry
-from mpicoll.algorithms.registry import packaged
+from mpicoll.algorithms.card import Algorithm
 from mpicoll.schedule.embed import Region, beside, embed
 from mpicoll.schedule.ir import Ref, Schedule, Scratch, Step, inp, out
 from mpicoll.schedule.topology import Topology
 
-#: registers an algorithm for several hosts
-on_hosts = partial(
-    packaged,
-    reference="Karonis et al. 2000; two levels",
-    uniform="Its phases are algorithms that are right on any ranks; each topology is proven when it is first used.",
-    by_hosts=True,
-)
+#: no cells
+NOTHING = Ref("scratch", ())
 
 
 class Stage:
     """A rank's part of an algorithm in the making.
 
-    Attributes:
+    Args:
         rank: this rank.
+        size: number of ranks.
+        topology: which of them are on one host.
+        inner: inner collective -> name of its algorithm.
+        blocks: number of blocks of the vector.
+
+    Attributes:
+        cells: ids of the vector's blocks.
         groups: ranks of each host.
         local: those of this rank's host.
         places: place of each rank in its host.
@@ -36,8 +37,9 @@ class Stage:
         apart: first step of what hosts exchange, and the step behind it.
     """
 
-    def __init__(self, rank: int, size: int, topology: Topology) -> None:
-        self.rank, self.tmp, self.steps = rank, Scratch(), list[Step]()
+    def __init__(self, rank: int, size: int, topology: Topology, inner: Mapping[str, str], blocks: int) -> None:
+        self.rank, self.inner, self.cells = rank, inner, range(blocks)
+        self.tmp, self.steps = Scratch(), list[Step]()
         self.apart: tuple[int, int] | None = None
         self.groups = topology.groups or [list(range(size))]
         self.local = next(group for group in self.groups if rank in group)
@@ -58,17 +60,39 @@ class Stage:
         owners = ((tuple(self.owner(group, cell) for group in self.groups), cell) for cell in range(self.size))
         return [(ranks, [cell for _, cell in cells]) for ranks, cells in groupby(owners, key=lambda one: one[0])]
 
-    def phase(self, collective: str, algorithm: str, region: Region, root: int = 0) -> list[Step]:
-        """Return an algorithm's steps on the ranks of a region, among which this rank is.
+    def card(self, collective: str) -> Algorithm:
+        """Return the inner algorithm of a collective."""
+        return registry.get(collective, self.inner[collective])
+
+    def phase(self, collective: str, region: Region, root: int = 0) -> list[Step]:
+        """Return the steps of an inner algorithm on the ranks of a region, among which this rank is.
 
         Args:
             collective: of the algorithm.
-            algorithm: its name.
             region: where it is.
             root: the root among its ranks.
         """
-        card = registry.get(collective, algorithm)
-        return embed(card.schedule(region.ranks.index(self.rank), len(region.ranks), root), region, self.tmp)
+        own, many = region.ranks.index(self.rank), len(region.ranks)
+        return embed(self.card(collective).schedule(own, many, root), region, self.tmp)
+
+    def cut(self, collective: str, ranks: Sequence[int], cells: Sequence[int], source: Ref, target: Ref) -> Region:
+        """Return the region of a collective on some ranks, whose vector is cut as its algorithm wants.
+
+        Args:
+            collective: whose vector may be cut freely.
+            ranks: on which it is.
+            cells: ids of the blocks of its vector.
+            source: cells of these, which are read; none where there is nothing to read.
+            target: those that are written.
+        """
+        parts = _in_parts(cells, self.card(collective).vector_blocks(len(ranks)))
+        ends = list(pairwise(accumulate(map(len, parts), initial=0)))
+        return Region(ranks, parts, [source[a:b] for a, b in ends], [target[a:b] for a, b in ends])
+
+    def whole(self, collective: str, ranks: list[int], source: Ref, target: Ref, root: int = 0) -> None:
+        """Add the steps of a collective of whole vectors; arguments as in `cut`, `root` is one of the ranks."""
+        region = self.cut(collective, ranks, self.cells, source, target)
+        self.steps += self.phase(collective, region, ranks.index(root) if root in ranks else 0)
 
     @contextmanager
     def outside(self) -> Iterator[None]:
@@ -87,33 +111,29 @@ class Stage:
         if len(self.local) == 1:
             return inp(lists[own])
         held = self.tmp.take(lists[own])
-        partial = [held if k == own else Ref("scratch", ()) for k in range(len(lists))]
+        partial = [held if k == own else NOTHING for k in range(len(lists))]
         region = Region(self.local, lists, list(map(inp, lists)), partial)
-        self.steps += self.phase("reduce_scatter", "all_pairs", region)
+        self.steps += self.phase("reduce_scatter", region)
         return held
 
     def gather_inside(self, lists: Sequence[Sequence[int]]) -> None:
         """Allgather the output's blocks inside the host; `lists` has those of each of its ranks."""
         cells = list(map(out, lists))
-        self.steps += self.phase("allgather", "linear", Region(self.local, lists, cells, cells))
+        self.steps += self.phase("allgather", Region(self.local, lists, cells, cells))
 
-    def between(self, collective: str, algorithm: str, source: Ref, target: Ref, home: int = 0) -> None:
+    def between(self, collective: str, source: Ref, target: Ref, home: int = 0) -> None:
         """Let each stripe go between hosts, all of them at the same time.
 
         Args:
-            collective: of the algorithm.
-            algorithm: its name.
+            collective: which.
             source: cells of this rank's stripes, which are read.
             target: those that are written.
             home: number of the root's host, where there is a root.
         """
-        blocks, rails = registry.get(collective, algorithm).vector_blocks(len(self.groups)), []
-        start = self.owned(self.rank, self.local)[0]
+        rails, start = [], self.owned(self.rank, self.local)[0]
         for ranks, cells in (one for one in self.stripes() if self.rank in one[0]):
-            parts = _in_parts(cells, blocks)
-            ends = list(pairwise(accumulate(map(len, parts), initial=cells[0] - start)))
-            region = Region(ranks, parts, [source[a:b] for a, b in ends], [target[a:b] for a, b in ends])
-            rails.append(self.phase(collective, algorithm, region, home))
+            a, b = cells[0] - start, cells[-1] + 1 - start
+            rails.append(self.phase(collective, self.cut(collective, ranks, cells, source[a:b], target[a:b]), home))
         with self.outside():
             self.steps += beside(*rails)
 
@@ -135,6 +155,17 @@ class Stage:
         """Return the rank of a host that stands for a rank; it is as busy as the others of its host."""
         before = bisect_left(group, rank)
         return rank if group[before : before + 1] == [rank] else group[(rank - before) % len(group)]
+
+    def rails(self) -> list[tuple[tuple[int, ...], list[list[int]]]]:
+        """Return (rank of each host, block of each) of all columns with this rank.
+
+        Ranks without a block there stand for one of another host, that has another column: hosts are uneven.
+        """
+        found: dict[tuple[int, ...], list[list[int]]] = {}
+        for block in self.columns(self.rank):
+            ranks = self.column(block)
+            found.setdefault(ranks, [[] for _ in ranks])[ranks.index(block)].append(block)
+        return list(found.items())
 
     def columns(self, rank: int) -> list[int]:
         """Return the ranks for which a rank stands in its host, itself among them."""

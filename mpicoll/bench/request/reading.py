@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from mpicoll.algorithms.naming import listed
 from mpicoll.bench.request.cases import calls_named
 from mpicoll.bench.request.numbers import DTYPES, REDUCTIONS, dtype_named
 from mpicoll.ranges import message_sizes, whole_numbers
@@ -38,7 +39,7 @@ def size(text: str) -> int:
 
 def words(text: str) -> tuple[str, ...]:
     """Return the items of a list, each once."""
-    found = [word.strip() for word in text.split(",")]
+    found = listed(text)
     if not all(found):
         raise ValueError(f"{text!r} has an empty item")
     return tuple(dict.fromkeys(found))

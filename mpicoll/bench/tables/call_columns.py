@@ -18,6 +18,7 @@ from mpicoll.bench.output.rows import MeasuredCall, Row
 from mpicoll.bench.request.cases import Case
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.request.options import Options
+from mpicoll.dispatch.rules import parse_choice
 
 #: characters behind an algorithm's name: "/16", and "@mapped" where there is more than one path
 SEGMENTS, PATH = 3, 7
@@ -103,8 +104,9 @@ class CallColumns:
                 self.said += map(part.said, found)
         self.said += ["path host"] if host and not options.wide else []
         self.parts = parts
-        names = [len(card.name) for job in jobs for card in registry.known(job.case.call.row.name)]
-        width = max(names, default=0) + SEGMENTS + (0 if host and not options.wide else PATH)
+        names = {card.name for job in jobs for card in registry.known(job.case.call.row.name)}
+        names |= {parse_choice(job.algorithm).algorithm for job in jobs if job.algorithm}
+        width = max(map(len, names), default=0) + SEGMENTS + (0 if host and not options.wide else PATH)
         self.columns += (Column("algorithm", "", width, "left", spare=1),)
 
     def cells(self, call: MeasuredCall) -> tuple[str, ...]:

@@ -1,0 +1,48 @@
+"""Names of algorithms as they are written: a name alone, or a hierarchy with the inner algorithms that are chosen.
+
+    ring                                             an algorithm
+    striped(allgather=ring)                          a hierarchy whose inner allgather is a ring
+    hierarchical(reduce=binomial,allreduce=linear)   the hierarchy that has inner collectives of these names
+
+Rules, calls and commands read segments and a path behind it (`mpicoll.dispatch.rules`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+#: stands for the first hierarchy of a collective that has all inner collectives that are named
+HIERARCHICAL = "hierarchical"
+#: hierarchies, in the order in which that looks at them
+HIERARCHIES = ("striped", "leader")
+
+WORD = r"[a-z][a-z0-9_]*"
+#: form of a name, without spaces
+FORM = rf"{WORD}(?:\({WORD}={WORD}(?:,{WORD}={WORD})*\))?"
+
+
+def written(name: str, inner: dict[str, str]) -> str:
+    """Return the name of an algorithm whose inner algorithms are chosen, {} for none."""
+    return f"{name}({','.join(f'{what}={one}' for what, one in inner.items())})" if inner else name
+
+
+def parsed(text: str) -> tuple[str, dict[str, str]]:
+    """Return (name, inner collective -> name of its algorithm) of a text.
+
+    Raises:
+        ValueError: it is no name, or names an inner collective twice.
+    """
+    if not re.fullmatch(FORM, text):
+        raise ValueError(f"{text!r} is not of the form algorithm or algorithm(collective=algorithm,...)")
+    name, _, rest = text.removesuffix(")").partition("(")
+    fields = [part.split("=") for part in rest.split(",")] if rest else []
+    twice = [what for what, count in Counter(what for what, _ in fields).items() if count > 1]
+    if twice:
+        raise ValueError(f"{text!r} names its inner {twice[0]} twice")
+    return name, {what: one for what, one in fields}
+
+
+def listed(text: str) -> list[str]:
+    """Return the items of a list with commas between them; those inside parentheses belong to an item."""
+    return [part.strip() for part in re.split(r",(?![^(]*\))", text)]
