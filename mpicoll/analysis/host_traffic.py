@@ -57,12 +57,15 @@ class HostLink:
 
     def __str__(self) -> str:
         rates = [_rate(self.beta, "out of a host")] + [_rate(self.rank_beta, "of a rank alone")] * bool(self.rank_beta)
-        return f"{self.alpha * 1e6:.4g} us a round, {', '.join(rates)} ({self.source})"
+        alpha = f"{self.alpha * 1e3:.4g} ms" if self.alpha >= 1e-3 else f"{self.alpha * 1e6:.4g} us"
+        return f"{alpha} a round, {', '.join(rates)} ({self.source})"
 
 
 def _rate(beta: float, whose: str) -> str:
     """Return a bandwidth in words, from the seconds of a byte."""
-    return f"{1e-6 / beta:.4g} MB/s {whose}" if beta else f"no time for bytes {whose}"
+    if not beta:
+        return f"no time for bytes {whose}"
+    return f"{1e-9 / beta:.4g} GB/s {whose}" if beta <= 1e-9 else f"{1e-6 / beta:.4g} MB/s {whose}"
 
 
 class _FarMessage(NamedTuple):
