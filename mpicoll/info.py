@@ -85,6 +85,7 @@ def _tuning() -> list[tuple[str, str]]:
         return [("WARNING", str(error))]
     tuning = context.tuning()
     found = [("topology", str(context.topology)), ("machine fingerprint", str(context.machine))]
+    found += [("link between hosts", str(tuning.link))] if context.topology.host_of else []
     found += [("tuning tables in force", tuning.described())]
     return found + [("  not in force", f"{name}: {why}") for name, why in tuning.unused]
 

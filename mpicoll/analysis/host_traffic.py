@@ -1,18 +1,19 @@
 """Traffic between hosts: what an algorithm sends over the network, counted in the schedules of all ranks.
 
 An allreduce by `reduce_scatter_allgather` on 2 hosts of 4 ranks, in a block each, sends the bytes of one vector out of
-a host, in 2 rounds.  By `two_shot` it sends those of 4 vectors.
+a host, in 2 rounds; each rank sends a quarter of them.  By `two_shot` it sends those of 4 vectors.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from mpicoll.algorithms.card import Algorithm
-from mpicoll.schedule.ir import Recv, Schedule, Send
+from mpicoll.schedule.ir import Recv, Ref, Schedule, Send, block_ids
 from mpicoll.schedule.topology import Topology
 
 
@@ -23,29 +24,57 @@ class HostTraffic:
     Attributes:
         rounds: most messages between hosts of which each waits for the one before.
         vectors: bytes that leave or enter the busiest host, as a part of the message size.
+        rank_vectors: the same of the busiest rank.
     """
 
     rounds: int = 0
     vectors: float = 0.0
+    rank_vectors: float = 0.0
 
 
 @dataclass(frozen=True)
 class HostLink:
     """A host's link to the others.
 
+    The bytes take as long as those of the host, or as those of the busiest rank: one rank alone may not fill the link.
+
     Attributes:
         alpha: seconds of a round, without its bytes.
-        beta: seconds of a byte that leaves or enters a host.
+        beta: seconds of a byte that leaves or enters a host, while all its ranks send.
+        rank_beta: seconds of a byte of a rank that sends alone, 0 where that is not known.
         source: where the numbers come from.
     """
 
     alpha: float
     beta: float
+    rank_beta: float = 0.0
     source: str = ""
 
     def seconds(self, traffic: HostTraffic, n: int) -> float:
         """Return the time of an algorithm's traffic in seconds; n is the message size in bytes."""
-        return traffic.rounds * self.alpha + traffic.vectors * n * self.beta
+        of_bytes = max(traffic.vectors * self.beta, traffic.rank_vectors * self.rank_beta)
+        return traffic.rounds * self.alpha + of_bytes * n
+
+    def __str__(self) -> str:
+        rates = [_rate(self.beta, "out of a host")] + [_rate(self.rank_beta, "of a rank alone")] * bool(self.rank_beta)
+        alpha = f"{self.alpha * 1e3:.4g} ms" if self.alpha >= 1e-3 else f"{self.alpha * 1e6:.4g} us"
+        return f"{alpha} a round, {', '.join(rates)} ({self.source})"
+
+
+def _rate(beta: float, whose: str) -> str:
+    """Return a bandwidth in words, from the seconds of a byte."""
+    if not beta:
+        return f"no time for bytes {whose}"
+    return f"{1e-9 / beta:.4g} GB/s {whose}" if beta <= 1e-9 else f"{1e-6 / beta:.4g} MB/s {whose}"
+
+
+class _FarMessage(NamedTuple):
+    """A message between hosts: its ranks, its cells, and the schedule that they are of."""
+
+    source: int
+    target: int
+    cells: Ref
+    schedule: Schedule
 
 
 @lru_cache(maxsize=4096)
@@ -58,16 +87,51 @@ def host_traffic(card: Algorithm, topology: Topology, root: int = 0) -> HostTraf
         root: the root, 0 where there is none.
     """
     host_of = topology.host_of
-    size = len(host_of)
-    leaving, entering = Counter[int](), Counter[int]()
-    schedules = card.schedules(size, root, topology)
-    for here, schedule in zip(host_of, schedules, strict=True):
+    schedules = card.schedules(len(host_of), root, topology)
+    far = list(_between_hosts(schedules, host_of))
+    if not far:
+        return HostTraffic()
+    most = _busiest((host_of[one.source], host_of[one.target], len(one.cells)) for one in far)
+    of_a_rank = _busiest((one.source, one.target, len(one.cells)) for one in far)
+    blocks = card.vector_blocks(len(host_of))
+    return HostTraffic(_rounds(schedules, host_of), most / blocks, of_a_rank / blocks)
+
+
+def host_bytes(card: Algorithm, topology: Topology, root: int, sizes: Sequence[float]) -> float:
+    """Return the bytes that leave or enter the busiest host; arguments as in `host_traffic`.
+
+    Args:
+        card: the algorithm.
+        topology: where the ranks are.
+        root: the root.
+        sizes: bytes of each block of the vector, which need not be equal.
+    """
+    host_of = topology.host_of
+    return _busiest(
+        (host_of[one.source], host_of[one.target], sum(sizes[i] for i in block_ids(one.cells, one.schedule)))
+        for one in _between_hosts(card.schedules(len(host_of), root, topology), host_of)
+    )
+
+
+def _between_hosts(schedules: Sequence[Schedule], host_of: Sequence[int]) -> Iterator[_FarMessage]:
+    """Yield each message between hosts, from all ranks' schedules."""
+    for rank, schedule in enumerate(schedules):
         for message in (m for one in schedule.steps for m in one.messages if isinstance(m, Send)):
-            if (there := host_of[message.peer]) != here:
-                leaving[here] += len(message.source)
-                entering[there] += len(message.source)
-    most = max((*leaving.values(), *entering.values()), default=0)
-    return HostTraffic(_rounds(schedules, host_of), most / card.vector_blocks(size) if size else 0.0)
+            if host_of[message.peer] != host_of[rank]:
+                yield _FarMessage(rank, message.peer, message.source, schedule)
+
+
+def _busiest(moved: Iterable[tuple[Hashable, Hashable, float]]) -> float:
+    """Return the most that leaves or enters one place, 0 where nothing is moved.
+
+    Args:
+        moved: (from where, to where, how much) of each message.
+    """
+    leaving, entering = defaultdict[Hashable, float](float), defaultdict[Hashable, float](float)
+    for source, target, much in moved:
+        leaving[source] += much
+        entering[target] += much
+    return max((*leaving.values(), *entering.values()), default=0)
 
 
 def _rounds(schedules: Sequence[Schedule], host_of: Sequence[int]) -> int:

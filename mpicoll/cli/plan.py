@@ -48,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> None:
     """Print one plan with its reasons, or a line for each of several."""
-    _load_mpi()
+    load_mpi()
     with override(**{"tuning": chosen.tuning} if chosen.tuning else {}):
         plans = list(_plans(chosen))
     width = None if sys.stdout.isatty() else WIDTH
@@ -59,7 +59,7 @@ def run(chosen: argparse.Namespace) -> None:
         _print_lines(plans, console)
 
 
-def _load_mpi() -> None:
+def load_mpi() -> None:
     """Load the MPI library without starting it: tuning tables depend on which one it is."""
     if "mpi4py.MPI" in sys.modules:
         return
@@ -107,13 +107,14 @@ def _print_plan(one: Plan, console: Console) -> None:
 
 def _print_lines(plans: list[Plan], console: Console) -> None:
     """Print a line for each plan."""
-    rows, sizes = [], dict[str, None]()
+    rows, sizes, tables = [], dict[str, None](), dict[str, None]()
     for one in plans:
         facts, found = one.key.facts, one.explanation()
         _, *choice_and_times, _ = cells(found.chosen)
         rows.append((str(facts.size), describe_size(facts.nbytes), *choice_and_times, who(one.reason)))
         sizes |= dict.fromkeys(sizes_text(found, facts.size))
-    first, tables = plans[0].key.facts, tables_text(plans[0].explanation())
+        tables |= dict.fromkeys(tables_text(found))
+    first = plans[0].key.facts
     console.print(f"{first.collective}, {first.memory} arrays", *tables, *sizes, "", sep="\n")
     console.print(_table(("ranks", "size", "choice", *TIMES), "because of", rows))
 

@@ -20,6 +20,7 @@ from mpicoll.algorithms.card import Algorithm
 from mpicoll.analysis.bounds import bound
 from mpicoll.analysis.terms import WORDS, formula, ruling, terms
 from mpicoll.cli.colours import print_picture
+from mpicoll.cli.machines import NAMES, machine_named
 from mpicoll.dispatch.rules import parse_choice
 from mpicoll.pictures import text
 from mpicoll.pictures.chart import chart_svg
@@ -33,7 +34,6 @@ from mpicoll.schedule.collectives import Collective, collective
 from mpicoll.schedule.ir import Schedule
 from mpicoll.schedule.topology import Topology, host_of_ranks
 from mpicoll.settings import parse_bytes
-from mpicoll.simulate.machine import machine
 
 NAME, HELP = "show", "a collective before and after, or an algorithm step by step"
 #: columns of what is no terminal
@@ -55,7 +55,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", help="a file for a page with a slider for the steps")
     parser.add_argument("--steps", action="store_true", help="the schedule of each rank below the picture")
     parser.add_argument("--bytes", default="1M", help="message size of the cost in numbers (1M)")
-    parser.add_argument("--machine", default="dgx_h100", help="its machine: a name of `simulate machines`, or a file")
+    parser.add_argument("--machine", default="dgx_h100", help=f"its machine: {NAMES} (dgx_h100)")
     parser.add_argument("--width", type=int, default=0, help="columns to draw in (those of the terminal)")
 
 
@@ -145,7 +145,7 @@ def _title(made: Film, name: str) -> str:
 
 def _costs(card: Algorithm, chosen: argparse.Namespace, segments: int) -> str:
     """Return the cost with numbers put in, beside the lower bound, and which term rules."""
-    where, nbytes = machine(chosen.machine), parse_bytes(chosen.bytes)
+    where, nbytes = machine_named(chosen.machine, chosen.ranks), parse_bytes(chosen.bytes)
     model, p = where.model, chosen.ranks
     if p == 1:
         return "a rank alone sends no message"

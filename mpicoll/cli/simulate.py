@@ -5,6 +5,7 @@
     simulate messages '0>3,0>1,0>5' --bytes 400M --machine hybrid_cube_mesh   messages that start at once
 
 `--machine` is a name of `simulate machines`, or a JSON file such as `mpicoll/simulate/machines.json` has many of.
+`here` is this machine: with the tuning tables in force, and hosts as the setting `topology` says.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
 from mpicoll.algorithms.naming import listed
 from mpicoll.analysis.bounds import bound
+from mpicoll.cli.machines import NAMES, machine_named
 from mpicoll.dispatch.rules import parse_choice
 from mpicoll.pictures.gantt import gantt
 from mpicoll.pictures.units import size_text, time_text
 from mpicoll.ranges import message_sizes, whole_numbers
 from mpicoll.schedule.topology import Topology
 from mpicoll.simulate.calls import simulate_call, simulate_messages
-from mpicoll.simulate.machine import Machine, machine, machines
+from mpicoll.simulate.machine import Machine, machines
 from mpicoll.simulate.path import between_hosts, busiest, shares
 from mpicoll.simulate.result import LocalWork, Run
 
@@ -38,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("algorithm", nargs="?", default="all", help="such as ring,two_shot/4; all that can serve (all)")
     parser.add_argument("--ranks", default="8", help="such as 8 or 2-8,16 (8)")
     parser.add_argument("--bytes", default="1M", help="message sizes, such as 8,64K,1M or 8-4M or 8-4M:2 (1M)")
-    parser.add_argument("--machine", default="dgx_h100", help="a name or a JSON file (dgx_h100)")
+    parser.add_argument("--machine", default="dgx_h100", help=f"{NAMES} (dgx_h100)")
     parser.add_argument("--root", type=int, default=0, help="of collectives that have one (0)")
     parser.add_argument("--path", action="store_true", help="the critical path, part by part")
     parser.add_argument("--timeline", nargs="?", const="-", help="what each rank does when; into an SVG file if named")
@@ -50,7 +52,7 @@ def run(chosen: argparse.Namespace) -> None:
     if chosen.collective == "machines":
         _print_machines()
         return
-    where = machine(chosen.machine)
+    where = machine_named(chosen.machine, max(whole_numbers(chosen.ranks)))
     sizes = message_sizes(chosen.bytes)
     if chosen.collective == "messages":
         if len(sizes) > 1 or chosen.path or chosen.timeline or chosen.curves:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from mpicoll.analysis.terms import WORDS
 from mpicoll.analysis.ways import Comparison, Crossover, compare, fastest
+from mpicoll.cli.machines import NAMES, machine_named
 from mpicoll.pictures.units import size_text, time_text
 from mpicoll.ranges import message_sizes
-from mpicoll.simulate.machine import Machine, machine
+from mpicoll.simulate.machine import Machine
 
 #: times as near as this count as equal
 TIE = 1.01
@@ -25,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     parser.add_argument("--ranks", type=int, default=8, help="how many (8)")
     parser.add_argument("--bytes", default="8,1K,32K,256K,1M,16M,256M", help="sizes of the vector")
-    parser.add_argument("--machine", default="dgx_h100", help="a name of `simulate machines`, or a file (dgx_h100)")
+    parser.add_argument("--machine", default="dgx_h100", help=f"{NAMES} (dgx_h100)")
     parser.add_argument("--svg", help="a file for the plot of times over sizes (needs matplotlib)")
 
 
@@ -33,7 +34,7 @@ def run(chosen: argparse.Namespace) -> None:
     """Print the table and the crossovers."""
     if chosen.ranks < 2:
         raise ValueError("--ranks: an allreduce of one rank needs no way")
-    where = machine(chosen.machine)
+    where = machine_named(chosen.machine, chosen.ranks)
     where.of_ranks(chosen.ranks)  # it has so many
     sizes = list(message_sizes(chosen.bytes))
     found = compare(chosen.ranks, sizes, where.model)

@@ -60,6 +60,7 @@ class Explanation:
         notes: what settings and limits changed, and rules that were passed over.
         tables: tuning tables in force, and those that are not.
         unoffered: each path that the call could not take, and why.
+        link: the link between hosts that predictions count with; "" on one host.
     """
 
     reason: str
@@ -68,6 +69,7 @@ class Explanation:
     notes: tuple[str, ...]
     tables: tuple[str, ...]
     unoffered: tuple[tuple[str, str], ...] = ()
+    link: str = ""
 
     @property
     def chosen(self) -> Verdict:
@@ -86,7 +88,8 @@ def explain(key: PlanKey, unoffered: tuple[tuple[str, str], ...] = ()) -> Explan
     runs, lanes = limited(asked, key.facts, key.scratch_limit)
     notes = (*_limits(key, asked, runs, lanes), *_settings(key, [name for name, _ in unoffered]), *_passed_over(key))
     tables = (f"in force: {key.tuning.described()}", *(f"not in force: {n} ({why})" for n, why in key.tuning.unused))
-    return Explanation(reason, verdicts(key, runs, reason), changes(key), notes, tables, unoffered)
+    link = str(key.tuning.link) if key.facts.topology.host_of else ""
+    return Explanation(reason, verdicts(key, runs, reason), changes(key), notes, tables, unoffered, link)
 
 
 def verdicts(key: PlanKey, runs: Choice, reason: str) -> tuple[Verdict, ...]:

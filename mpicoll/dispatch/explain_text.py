@@ -39,8 +39,9 @@ def remarks(found: Explanation, ranks: int) -> list[str]:
 
 
 def tables_text(found: Explanation) -> list[str]:
-    """Return the tuning tables, in force or not."""
-    return [f"tuning tables {text}" for text in found.tables]
+    """Return the tuning tables, in force or not, and the link between hosts."""
+    link = [f"link between hosts: {found.link}"] if found.link else []
+    return [*(f"tuning tables {text}" for text in found.tables), *link]
 
 
 def sizes_text(found: Explanation, ranks: int) -> list[str]:

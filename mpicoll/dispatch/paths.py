@@ -112,7 +112,7 @@ PATHS: dict[str, PathRow] = {
 
 
 #: between hosts, until it is measured; of a slow network, for bytes that need not be sent cost the most there
-HOST_LINK = HostLink(15e-6, 1 / 1.2e9, "10 Gbit/s Ethernet")
+HOST_LINK = HostLink(15e-6, 1 / 1.2e9, source="not measured: as 10 Gbit/s Ethernet")
 
 
 def serving(memory: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from mpicoll.analysis.host_traffic import host_traffic
 from mpicoll.analysis.segments import block_bytes, pieces
 from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.measured import Curve
-from mpicoll.dispatch.paths import HOST_LINK, PATHS
+from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.rules import MOST_SEGMENTS
 from mpicoll.dispatch.tuning import Tuning
 
@@ -43,7 +43,7 @@ def best_segments(card: Algorithm, facts: Facts, path: str, tuning: Tuning = UNT
         found = curve.segments(nbytes)
     else:
         found = pieces(card, model, size, nbytes, row.smallest_segment, row.wave)
-    return found if row.takes_segments else 1, _seconds(card, facts, path, found, model, curve)
+    return found if row.takes_segments else 1, _seconds(card, facts, path, found, tuning, curve)
 
 
 def predicted(card: Algorithm, facts: Facts, path: str, segments: int, tuning: Tuning = UNTUNED) -> float:
@@ -59,10 +59,10 @@ def predicted(card: Algorithm, facts: Facts, path: str, segments: int, tuning: T
     model = tuning.model(path)
     cut = pieces_on(path, card, model, facts.size, facts.nbytes or 0, segments)
     curve = tuning.curve(facts.collective, facts.size, facts.memory, facts.gpus, card.name, path)
-    return _seconds(card, facts, path, cut, model, curve)
+    return _seconds(card, facts, path, cut, tuning, curve)
 
 
-def _seconds(card: Algorithm, facts: Facts, path: str, cut: int, model: CostModel, curve: Curve | None) -> float:
+def _seconds(card: Algorithm, facts: Facts, path: str, cut: int, tuning: Tuning, curve: Curve | None) -> float:
     """Return the time by the formula, corrected by what was measured, else with that of the traffic between hosts.
 
     Args:
@@ -70,16 +70,16 @@ def _seconds(card: Algorithm, facts: Facts, path: str, cut: int, model: CostMode
         facts: the call.
         path: its name.
         cut: number of pieces of a block.
-        model: of the path.
+        tuning: the tables in force.
         curve: what was measured of the algorithm, None for nothing.
     """
-    nbytes = facts.nbytes or 0
+    nbytes, model = facts.nbytes or 0, tuning.model(path)
     if curve:  # times that were measured have the traffic in them
         seconds = model.seconds(card.cost, facts.size, nbytes, cut)
         return seconds * math.exp(_between(_corrections(curve, card, path, model), math.log(nbytes + 1)))
     seconds = model.seconds(card.cost, card.level_size(facts.size, facts.topology), nbytes, cut)
     if facts.topology.host_of and facts.size <= MOST_COUNTED:
-        seconds += HOST_LINK.seconds(host_traffic(card, facts.topology, facts.root), nbytes)
+        seconds += tuning.link.seconds(host_traffic(card, facts.topology, facts.root), nbytes)
     return seconds
 
 

@@ -2,6 +2,7 @@
 
     machine:mpi=MPICH:cores=2:hosts=1                                  where it was measured, see machine_facts.py
     model:host:alpha=5.1e-06:extra=1.4e-06:beta=2.5e-10:gamma=1.7e-10  parameters of a path's cost, in seconds
+    model:between_hosts:alpha=2e-05:beta=8.3e-11                       those of the link between hosts
     measured:allreduce:64K:p=8:mem=host:ring/4=1234.5:linear/1=980.1   times of one message size, in microseconds
     allreduce:64K-inf:p=8:mem=host:linear/1                            a rule, see rules.py
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from mpicoll.analysis.cost import CostModel
+from mpicoll.analysis.host_traffic import HostLink
 from mpicoll.dispatch.machine_facts import FACTS, MachineFacts
 from mpicoll.dispatch.measured import Measured, Timing
 from mpicoll.dispatch.paths import PATHS
@@ -24,6 +26,9 @@ from mpicoll.settings import format_bytes, parse_bytes
 
 #: parameters of a model, 0 where they are not given
 PARAMETERS = tuple(field.name for field in fields(CostModel) if field.name != "source")
+#: the same of the link between hosts, and what stands in the place of a path for it
+LINK_PARAMETERS = tuple(field.name for field in fields(HostLink) if field.name != "source")
+BETWEEN_HOSTS = "between_hosts"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +41,7 @@ class Table:
         rules: the first one that matches decides.
         models: by path.
         timings: what was measured.
+        link: between hosts; None where it was not measured.
     """
 
     name: str
@@ -43,6 +49,7 @@ class Table:
     rules: tuple[Rule, ...]
     models: dict[str, CostModel]
     timings: tuple[Timing, ...]
+    link: HostLink | None = None
 
     @cached_property
     def measured(self) -> Measured:
@@ -52,9 +59,8 @@ class Table:
     def text(self) -> str:
         """Return it as `parse_table` reads it."""
         lines = [f"machine:{self.machine}"] if str(self.machine) else []
-        for path, model in self.models.items():
-            values = ":".join(f"{name}={getattr(model, name):.4g}" for name in PARAMETERS if getattr(model, name))
-            lines.append(f"model:{path}:{values}")
+        lines += [_model_text(path, model, PARAMETERS) for path, model in self.models.items()]
+        lines += [_model_text(BETWEEN_HOSTS, self.link, LINK_PARAMETERS)] if self.link else []
         return "\n".join([*lines, *map(str, self.rules), *map(_timing_text, self.timings), ""])
 
 
@@ -66,7 +72,7 @@ def parse_table(text: str, name: str) -> Table:
         name: where they come from.
     """
     machine, known = MachineFacts(), set[tuple[object, ...]]()
-    rules, models, timings = list[Rule](), dict[str, CostModel](), list[Timing]()
+    rules, models, links, timings = list[Rule](), dict[str, CostModel](), list[HostLink](), list[Timing]()
 
     def once(*what: object) -> None:
         if what in known:
@@ -81,6 +87,7 @@ def parse_table(text: str, name: str) -> Table:
                 machine = _machine(parts)
             elif first == "model":
                 once(first, *parts[:1])
+                links += _link(parts, name)
                 models |= _model(parts, name)
             elif first == "measured":
                 timing = _timing(parts)
@@ -90,7 +97,7 @@ def parse_table(text: str, name: str) -> Table:
                 rules.append(parse_rule(statement))
         except ValueError as error:
             raise ValueError(f"{name}, line {line}: {statement!r}: {error}") from None
-    return Table(name, machine, tuple(rules), models, tuple(timings))
+    return Table(name, machine, tuple(rules), models, tuple(timings), *links)
 
 
 def _assignments(parts: list[str], known: tuple[str, ...]) -> dict[str, str]:
@@ -110,14 +117,35 @@ def _machine(parts: list[str]) -> MachineFacts:
     return MachineFacts(**_assignments(parts, FACTS))
 
 
+def _link(parts: list[str], source: str) -> list[HostLink]:
+    """Return the link between hosts, if a model is of that."""
+    if parts[:1] != [BETWEEN_HOSTS]:
+        return []
+    return [HostLink(**_values(parts[1:], LINK_PARAMETERS), source=f"measured, {source}")]
+
+
 def _model(parts: list[str], source: str) -> dict[str, CostModel]:
+    """Return the model of a path, if it is one."""
     path, *rest = parts or [""]
+    if path == BETWEEN_HOSTS:
+        return {}
     if path not in PATHS:
-        raise ValueError(f"unknown path {path!r}; known: {', '.join(PATHS)}")
-    values = {name: _number(value) for name, value in _assignments(rest, PARAMETERS).items()}
+        raise ValueError(f"unknown path {path!r}; known: {', '.join(PATHS)}, and {BETWEEN_HOSTS}")
+    return {path: CostModel(**_values(rest, PARAMETERS), source=f"measured, {source}")}
+
+
+def _values(parts: list[str], known: tuple[str, ...]) -> dict[str, float]:
+    """Return the values of all parameters, 0 for those that are not given."""
+    values = {name: _number(value) for name, value in _assignments(parts, known).items()}
     if not any(values.values()):
         raise ValueError("all parameters are 0")
-    return {path: CostModel(**dict.fromkeys(PARAMETERS, 0.0) | values, source=f"measured, {source}")}
+    return dict.fromkeys(known, 0.0) | values
+
+
+def _model_text(whose: str, model: CostModel | HostLink, names: tuple[str, ...]) -> str:
+    """Return a statement with the parameters that are not 0."""
+    values = ":".join(f"{name}={getattr(model, name):.4g}" for name in names if getattr(model, name))
+    return f"model:{whose}:{values}"
 
 
 def _timing(parts: list[str]) -> Timing:
@@ -167,4 +195,5 @@ def merged(old: Table, new: Table) -> Table:
     fresh = {timing.calls for timing in new.timings}
     timings = [timing for timing in old.timings if timing.calls not in fresh]
     rules = [r for r in old.rules if (r.collective, r.ranks[0], r.memory, r.gpus) not in fresh]
-    return Table(new.name, new.machine, (*new.rules, *rules), old.models | new.models, (*new.timings, *timings))
+    models, link = old.models | new.models, new.link or old.link
+    return Table(new.name, new.machine, (*new.rules, *rules), models, (*new.timings, *timings), link)

@@ -18,9 +18,10 @@ from typing import Any
 from zlib import crc32
 
 from mpicoll.analysis.cost import CostModel
+from mpicoll.analysis.host_traffic import HostLink
 from mpicoll.dispatch.machine_facts import MachineFacts, local
 from mpicoll.dispatch.measured import Curve, Timing
-from mpicoll.dispatch.paths import PATHS
+from mpicoll.dispatch.paths import HOST_LINK, PATHS
 from mpicoll.dispatch.rules import Rule
 from mpicoll.dispatch.table import Table, parse_table
 from mpicoll.schedule.topology import FLAT, Topology
@@ -67,6 +68,11 @@ class Tuning:
     def model(self, path: str) -> CostModel:
         """Return the parameters of a path's cost."""
         return next((table.models[path] for table in self.tables if path in table.models), PATHS[path].model)
+
+    @property
+    def link(self) -> HostLink:
+        """The link between hosts, as a table has measured it."""
+        return next((table.link for table in self.tables if table.link), HOST_LINK)
 
     def curve(self, collective: str, size: int, memory: str, gpus: int, algorithm: str, path: str) -> Curve | None:
         """Return what was measured of an algorithm; arguments as in `rules`, with the algorithm and its path."""

@@ -101,7 +101,7 @@ def machines() -> dict[str, Machine]:
 
 
 #: parameters that are above 0, and those that are whole numbers, too
-ABOVE_0 = ("bandwidth", "net_bandwidth", "other_bandwidth", "per_host", "per_leaf", "ports", "nics")
+ABOVE_0 = ("bandwidth", "net_bandwidth", "rank_bandwidth", "other_bandwidth", "per_host", "per_leaf", "ports", "nics")
 WHOLE = ("per_host", "per_leaf", "ports", "nics", "uplinks")
 
 
@@ -143,6 +143,8 @@ def _wrong(key: str, value: Any) -> str:
     if key == "pairs":
         named = isinstance(value, dict) and bool(value) and all(_pair(p) and _whole(n, 1) for p, n in value.items())
         return "" if named else 'it has numbers of links by pairs such as "0-1", the lower rank first'
+    if key == "layout":
+        return "" if isinstance(value, str) else 'it is a text such as "2" or "0-3,4-7"'
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         return "it is a number, not below 0"
     if key in ABOVE_0 and not value:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mpicoll.schedule.topology import host_of_ranks
+
 #: latency in seconds, and the numbers of the links that a message takes
 Route = tuple[float, tuple[int, ...]]
 
@@ -98,6 +100,42 @@ def two_ways(host: Sequence[int], *, alpha: float, bandwidth: float) -> Network:
         return alpha, (2 * a, first + 2 * a, first + 2 * b + 1, 2 * b + 1)
 
     return Network(links, route, host, bandwidth)
+
+
+def placed(
+    ranks: int,
+    *,
+    layout: str,
+    alpha: float,
+    bandwidth: float,
+    net_alpha: float,
+    net_bandwidth: float,
+    rank_bandwidth: float = math.inf,
+) -> Network:
+    """Return hosts with any ranks, each a switch with one card.
+
+    Args:
+        ranks: number of ranks.
+        layout: number of hosts, or the ranks of each, as "2" or "0-3,4-7" or "0+2,1+3".
+        alpha: seconds of a message inside a host, without its bytes.
+        bandwidth: bytes per second of a rank's port inside a host.
+        net_alpha: seconds of a message between hosts, without its bytes.
+        net_bandwidth: bytes per second of a host's card, each way.
+        rank_bandwidth: bytes per second that one rank can send between hosts, or receive.
+    """
+    host = host_of_ranks(layout, ranks)
+    links = _ports(ranks, bandwidth)
+    cards = len(links)
+    links += [Link(f"host {h} {way}", net_bandwidth) for h in range(max(host) + 1) for way in ("out", "in")]
+    own = len(links)
+    links += [Link(f"{rank} far {way}", rank_bandwidth) for rank in range(ranks) for way in ("out", "in")]
+
+    def route(a: int, b: int) -> Route:
+        if host[a] == host[b]:
+            return alpha, (2 * a, 2 * b + 1)
+        return net_alpha, (2 * a, own + 2 * a, cards + 2 * host[a], cards + 2 * host[b] + 1, own + 2 * b + 1, 2 * b + 1)
+
+    return Network(links, route, host)
 
 
 def fat_tree(
@@ -228,6 +266,7 @@ def _away(a: int, b: int, shape: Sequence[int]) -> list[int]:
 KINDS: dict[str, Callable[..., Network]] = {
     "switch": switch,
     "hosts": hosts,
+    "placed": placed,
     "fat_tree": fat_tree,
     "torus": torus,
     "mesh": mesh,

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mpicoll.dispatch.measured import Timing
-from mpicoll.dispatch.rules import NATIVE, Choice, Rule
+from mpicoll.dispatch.rules import ANY, NATIVE, Choice, Rule
+from mpicoll.schedule.topology import FLAT, Topology
 
 #: what a switch of algorithms must save, as a part of the time of one measured size: less is noise
 SWITCH = 0.05
@@ -118,11 +119,23 @@ def _round(nbytes: float, low: int, high: int) -> int:
     return min(fit, key=lambda one: abs(math.log(one / max(nbytes, 1))))
 
 
-def rules(timings: Sequence[Timing]) -> list[Rule]:
-    """Return the rules for one collective, number of ranks and memory; arguments as in `ranges`.
+def rules(timings: Sequence[Timing], topology: Topology = FLAT) -> list[Rule]:
+    """Return the rules for one collective, number of ranks and memory.
 
-    Those for MPI's own collective come first, and behind them what is chosen where it does not serve.
+    Those for MPI's own collective come first, and behind them what is chosen where it does not serve.  On several hosts
+    each rule says how many there are, and how many ranks they have.
+
+    Args:
+        timings: as in `ranges`.
+        topology: where the ranks were.
     """
+    counts = [len(group) for group in topology.groups]
+    hosts, perhost = ((len(counts), len(counts)), (min(counts), max(counts))) if counts else (ANY, ANY)
+    return [replace(rule, hosts=hosts, perhost=perhost) for rule in _native_first(timings)]
+
+
+def _native_first(timings: Sequence[Timing]) -> list[Rule]:
+    """Return the rules without hosts; arguments as in `ranges`."""
     if not any(choice.algorithm == NATIVE for one in timings for choice in one.times):
         return _all_rules(timings)
     ours = [replace(one, times={c: s for c, s in one.times.items() if c.algorithm != NATIVE}) for one in timings]

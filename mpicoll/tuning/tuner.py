@@ -9,6 +9,7 @@ from functools import partial
 
 from mpi4py import MPI
 
+from mpicoll.analysis.cost import CostModel
 from mpicoll.bench.contestants.contestant import Mpicoll, Way
 from mpicoll.bench.errors import ShortageError
 from mpicoll.bench.measure.arrays import Arrays
@@ -27,10 +28,12 @@ from mpicoll.dispatch.table import Table
 from mpicoll.dispatch.tuning import Tuning
 from mpicoll.errors import UnsupportedError
 from mpicoll.runtime.context.contexts import context_of
+from mpicoll.schedule.topology import Topology
 from mpicoll.tuning.choose import rules
 from mpicoll.tuning.contenders import FAR, HOPELESS, PROBES, contenders, sizes
 from mpicoll.tuning.fit import model_of
 from mpicoll.tuning.gaps import bends, changes, disturbed
+from mpicoll.tuning.pings import measured_link
 
 #: half-width of an interval at which an algorithm's time is known well enough
 PRECISE = 0.02
@@ -147,13 +150,31 @@ class Tuner:
         return float(self.world.bcast(max(end - self.now(), 0.0), root=0))
 
     def _probe(self) -> None:
-        """Measure what fixes the parameters of each path's model, and fit them."""
+        """Measure what fixes the parameters of each path's model, and fit them; on several hosts level by level."""
+        if self.topology.host_of:
+            link = measured_link(self.world, self.topology, self.clock)
+            self.table = replace(self.table, models=self._models_of_a_host(), link=link)
+            self.tuning = Tuning((self.table,), self.machine)
+            return
         for name, algorithm, nbytes in PROBES:
             for n in nbytes:
                 self._measure(name, n, PROBE, algorithm)
         self._fit()
         self.timings.clear()  # the races measure them better
         self.met.clear()
+
+    def _models_of_a_host(self) -> dict[str, CostModel]:
+        """Return what ranks of the largest host find among themselves, while others do the same; collective."""
+        host_of, groups = self.topology.host_of, self.topology.groups
+        inside = MPI.Intracomm(self.world.Split(host_of[self.comm.rank], self.comm.rank))
+        own, found = Communicator(inside), dict[str, CostModel]()
+        if own.size > 1:
+            clock = Clock(inside, self.clock.yielding, self.clock.synchronize)
+            tuner = Tuner(own, self.backend, clock, self.seconds)
+            tuner._probe()
+            found = tuner.table.models
+        own.Free()
+        return dict(self.world.bcast(found, root=max(groups, key=len)[0]))
 
     def _measure(self, name: str, nbytes: int, seconds: float, only: str = "", hopeless: float = HOPELESS) -> None:
         """Race all that is worth a try at one size; or all paths of one algorithm.
@@ -205,10 +226,13 @@ class Tuner:
     def _table(self) -> Table:
         timings = list(self.timings.values())
         paths = {choice.path for timing in timings for choice in timing.times} - {""}
-        models = {path: model_of(timings, path, self.tuning.model(path), "measured") for path in sorted(paths)}
-        known = {**self.table.models, **{path: model for path, model in models.items() if model}}
-        found = [rule for name in sorted({timing.collective for timing in timings}) for rule in rules(self._of(name))]
-        return Table("measured", self.machine, tuple(found), known, tuple(timings))
+        known = dict(self.table.models)
+        if not self.topology.host_of:  # there the times are those of two levels, and a model is of one
+            models = {path: model_of(timings, path, self.tuning.model(path), "measured") for path in sorted(paths)}
+            known |= {path: model for path, model in models.items() if model}
+        names, topology = sorted({timing.collective for timing in timings}), self.topology
+        found = [rule for name in names for rule in rules(self._of(name), topology)]
+        return Table("measured", self.machine, tuple(found), known, tuple(timings), self.table.link)
 
     def _of(self, collective: str) -> list[Timing]:
         """Return a collective's timings by ascending size."""
@@ -218,6 +242,11 @@ class Tuner:
     def machine(self) -> MachineFacts:
         """The machine that is measured."""
         return context_of(self.comm).machine
+
+    @property
+    def topology(self) -> Topology:
+        """Where its ranks are."""
+        return context_of(self.comm).topology
 
     def _refine(self, names: list[str], end: float) -> None:
         """Measure the sizes that are missing, the first one first, until a time."""

@@ -193,7 +193,7 @@ def test_a_size_that_not_all_ranks_know_has_no_changes():
         ({"scratch_limit": "64G"}, {"nbytes": 5 << 30, "algorithm": "linear"}, "longer than 1G: 1 segment raised to 5"),
         ({"segment_bytes": "64K"}, {}, "segment_bytes=64K: "),
         ({"reproducible": "runs"}, {}, "reproducible='runs': one choice for all message sizes"),
-        ({"path": "direct"}, {"device": "cuda"}, "path mapped, staged: left out by the setting `path`"),
+        ({"path": "direct"}, {"device": "cuda"}, "path mapped, bridged, staged: left out by the setting `path`"),
         ({}, {"device": "cuda", "algorithm": "ring/7@mapped"}, "path mapped takes whole blocks: 7 segments are not"),
     ],
 )

@@ -7,10 +7,11 @@ import pytest
 
 import mpicoll
 from mpicoll.algorithms import known
+from mpicoll.analysis.host_traffic import HostLink
 from mpicoll.dispatch.machine_facts import FACTS
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.rules import parse_rules
-from mpicoll.dispatch.table import PARAMETERS, parse_table
+from mpicoll.dispatch.table import LINK_PARAMETERS, PARAMETERS, parse_table
 from mpicoll.dispatch.tuning import packaged
 from mpicoll.schedule import COLLECTIVES
 
@@ -63,9 +64,10 @@ def test_the_table_of_the_page_has_each_statement_and_is_written_again():
         "ring/4": pytest.approx(1234.5e-6),
         "linear/1": pytest.approx(980.1e-6),
     }
-    assert [str(rule) for rule in table.rules] == ["allreduce:64K-inf:p=8:mem=host:linear/1"]
+    assert [str(rule) for rule in table.rules] == ["allreduce:64K-inf:p=8:mem=host:hosts=2:perhost=4:linear/1"]
+    assert table.link == HostLink(2e-5, 8.3e-11, 1.7e-10, "measured, the page")
     again = parse_table(table.text(), "again")
-    assert (again.machine, again.rules) == (table.machine, table.rules)
+    assert (again.machine, again.rules, again.link.beta) == (table.machine, table.rules, 8.3e-11)
     assert again.timings[0].times.keys() == table.timings[0].times.keys()
 
 
@@ -79,6 +81,6 @@ def test_a_mistake_is_said_as_on_the_page(statement, message):
 def test_the_page_names_all_facts_parameters_paths_and_a_packaged_table():
     assert len(MISTAKES) == 10
     assert all(f"{name}=" in TABLE for name in FACTS)
-    assert all(f"`{name}`" in PAGE for name in PARAMETERS)
+    assert all(f"`{name}`" in PAGE for name in (*PARAMETERS, *LINK_PARAMETERS))
     assert all(name in PAGE for name in PATHS)
     assert any(f"`{name}`" in PAGE for name in packaged())

@@ -59,14 +59,14 @@ def test_topologies_are_equal_where_the_same_ranks_are_together(names):
 @pytest.mark.parametrize(
     ("collective", "algorithm", "text", "expected"),
     [
-        ("allreduce", "reduce_scatter_allgather", BLOCK, HostTraffic(2, 1.0)),
-        ("allreduce", "reduce_scatter_allgather", CYCLIC, HostTraffic(2, 4.0)),
-        ("allreduce", "two_shot", BLOCK, HostTraffic(2, 4.0)),
-        ("allreduce", "ring", BLOCK, HostTraffic(14, 1.75)),
-        ("bcast", "linear", BLOCK, HostTraffic(1, 4.0)),
-        ("bcast", "binomial", BLOCK, HostTraffic(1, 1.0)),
-        ("bcast", "binomial", CYCLIC, HostTraffic(1, 4.0)),
-        ("alltoall", "linear", BLOCK, HostTraffic(1, 2.0)),
+        ("allreduce", "reduce_scatter_allgather", BLOCK, HostTraffic(2, 1.0, 0.25)),
+        ("allreduce", "reduce_scatter_allgather", CYCLIC, HostTraffic(2, 4.0, 1.0)),
+        ("allreduce", "two_shot", BLOCK, HostTraffic(2, 4.0, 1.0)),
+        ("allreduce", "ring", BLOCK, HostTraffic(4, 1.75, 1.75)),
+        ("bcast", "linear", BLOCK, HostTraffic(1, 4.0, 4.0)),
+        ("bcast", "binomial", BLOCK, HostTraffic(1, 1.0, 1.0)),
+        ("bcast", "binomial", CYCLIC, HostTraffic(1, 4.0, 1.0)),
+        ("alltoall", "linear", BLOCK, HostTraffic(1, 2.0, 0.5)),
     ],
 )
 def test_traffic_by_hand(collective, algorithm, text, expected):
@@ -95,6 +95,14 @@ def test_what_hosts_receive_is_what_they_are_sent(collective, text):
 
 def test_the_time_of_traffic():
     assert HostLink(2.0, 0.5).seconds(HostTraffic(3, 1.5), 8) == 3 * 2.0 + 1.5 * 8 * 0.5
+
+
+def test_one_rank_alone_may_not_fill_the_link():
+    """A host sends 1 GB/s, one of its ranks 0.25 GB/s."""
+    link, n = HostLink(0.0, 1e-9, 4e-9), 1_000_000
+    assert link.seconds(HostTraffic(1, 1.0, 1.0), n) == pytest.approx(4e-3)
+    assert link.seconds(HostTraffic(1, 1.0, 0.25), n) == pytest.approx(1e-3)
+    assert link.seconds(HostTraffic(1, 1.0, 0.125), n) == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize("text", [BLOCK, CYCLIC, "0-4,5-7", "hosts=4"])

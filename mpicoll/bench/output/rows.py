@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mpicoll.bench.contestants.contestant import Way
 from mpicoll.bench.measure.statistics import Statistics
+from mpicoll.bench.output.host_bytes import HostBytes
 from mpicoll.bench.request.cases import Case
 
 #: a part of a row as JSON has it
@@ -86,12 +87,14 @@ class Measurement:
         seconds: of every timed call, the slowest rank's.
         wrong: wrong elements of all ranks in the validated calls.
         baselines: the seconds of each baseline that could serve.
+        host_bytes: what it sends between hosts; None on one host.
     """
 
     call: MeasuredCall
     seconds: NDArray[np.float64]
     wrong: int
     baselines: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    host_bytes: HostBytes | None = None
 
     @property
     def case(self) -> Case:
@@ -122,7 +125,15 @@ class Measurement:
         times = {name: timed(seconds) for name, seconds in {"mpicoll": self.seconds, **self.baselines}.items()}
         figures = {"algbw": quantity(self.algbw, "GB/s"), "busbw": quantity(self.busbw, "GB/s")}
         figures |= {f"ratio {name}": quantity(self.ratio(name), "") for name in self.baselines}
+        figures |= _between_hosts(self.host_bytes) if self.host_bytes else {}
         return self.call.record(times, figures, self.wrong)
+
+
+def _between_hosts(found: HostBytes) -> dict[str, Record]:
+    """Return the figures of bytes between hosts; a ratio that is not known has a reason."""
+    reason = {"reason": found.why} if found.why else {}
+    names = "bytes between hosts", "bytes between hosts / least possible"
+    return dict(zip(names, (quantity(found.nbytes, "B"), quantity(found.ratio, "") | reason), strict=True))
 
 
 def timed(seconds: NDArray[np.float64]) -> Record:

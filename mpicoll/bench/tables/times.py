@@ -15,10 +15,13 @@ from mpicoll.bench.measure.backends import in_memory
 from mpicoll.bench.measure.budget import measure
 from mpicoll.bench.measure.statistics import Statistics
 from mpicoll.bench.output.columns import Column, micro
+from mpicoll.bench.output.host_bytes import host_bytes_of
 from mpicoll.bench.output.rows import Measurement
 from mpicoll.bench.request.jobs import Job
 from mpicoll.bench.request.options import Options
 from mpicoll.bench.tables.bench import Bench, form_name, way_of
+from mpicoll.runtime.context.contexts import context_of
+from mpicoll.schedule.topology import Topology
 
 Timed = Callable[[], object]
 
@@ -43,7 +46,7 @@ class Figure:
 
 def table(bench: Bench, jobs: Iterable[Job]) -> None:
     """Make the table.  The lines of a case are printed when all of them are measured, the fastest of a form first."""
-    found = figures(bench.options, tuple(bench.baselines))
+    found = figures(bench.options, tuple(bench.baselines), several_hosts=bool(_topology(bench).host_of))
     bench.head(*(one.column for one in found))
     for _, cell in groupby(jobs, key=lambda job: job.case):
         done = []
@@ -53,16 +56,18 @@ def table(bench: Bench, jobs: Iterable[Job]) -> None:
                 with bench.leaving_out(job, in_place):
                     done.append(_measured(bench, job, in_place))
                     bench.report.keep(done[-1])
+                    _note_hosts(bench, done[-1])
         for one in sorted(done, key=lambda one: (one.call.in_place, one.statistics.median)):
             bench.line(one, *(figure.cell(one) for figure in found))
 
 
-def figures(options: Options, baselines: tuple[str, ...]) -> list[Figure]:
+def figures(options: Options, baselines: tuple[str, ...], several_hosts: bool = False) -> list[Figure]:
     """Return the columns behind those of the call.
 
     Args:
         options: what is asked for.
         baselines: names of those that are timed in turn.
+        several_hosts: the ranks are on several hosts.
     """
     found = list(_times(options.stats))
     found += [
@@ -70,6 +75,7 @@ def figures(options: Options, baselines: tuple[str, ...]) -> list[Figure]:
         Figure(Column("busbw", "(GB/s)", 7, spare=3), lambda one: f"{one.busbw:.3f}"),
         Figure(Column("#wrong", "", 6, spare=4), lambda one: str(one.wrong)),
     ]
+    found += [Figure(Column("between hosts", "/ least", 13, spare=5), _hosts_cell)] if several_hosts else []
     for name in baselines:
         found += _beside(name)
     window = options.sync == "window"
@@ -93,6 +99,25 @@ def _times(stats: tuple[str, ...]) -> Iterator[Figure]:
 def _percent(part: float) -> str:
     """Write a part in percent; "?" for a median's interval of too few samples."""
     return f"{100 * part:.{0 if part >= 0.1 else 1}f}" if part < math.inf else "?"
+
+
+def _hosts_cell(one: Measurement) -> str:
+    """Write bytes between hosts over the least possible."""
+    ratio = one.host_bytes.ratio if one.host_bytes else None
+    return "n/a" if ratio is None else f"{ratio:.2f}"
+
+
+def _note_hosts(bench: Bench, one: Measurement) -> None:
+    """Note once for each call why its bytes between hosts over the least possible are not known."""
+    why = one.host_bytes.why if one.host_bytes else ""
+    note = f"between hosts / least of {one.case.call.name}: n/a, {why}"
+    if why and note not in bench.report.notes:
+        bench.report.notes.append(note)
+
+
+def _topology(bench: Bench) -> Topology:
+    """Return where the ranks are."""
+    return context_of(bench.contestant.comm).topology
 
 
 def _beside(name: str) -> tuple[Figure, Figure]:
@@ -127,8 +152,9 @@ def _measured(bench: Bench, job: Job, in_place: bool) -> Measurement:
     )
     after = validate(bench, arrays, call, str(way), 1)
     bench.report.wrong += after
-    measured = bench.called(job, way, in_place)
-    return Measurement(measured, seconds, wrong + after, dict(zip(others, of_others, strict=True)))
+    measured, topology = bench.called(job, way, in_place), _topology(bench)
+    host_bytes = host_bytes_of(job.case, way.algorithm, topology) if topology.host_of else None
+    return Measurement(measured, seconds, wrong + after, dict(zip(others, of_others, strict=True)), host_bytes)
 
 
 def _others(bench: Bench, arrays: Arrays) -> dict[str, Timed]:
