@@ -148,7 +148,7 @@ def test_every_algorithm_compiles(compiler, card):
 def test_values_stay_in_registers(compiler, mapped, name, protocol, size):
     """What a lane holds of a tile is not kept in memory, and never until the next tile."""
     card, how = registry.get(*name.split(".")), PROTOCOLS[protocol]
-    most = mapped._most_sent(tuple(card.schedules(size)))
+    most = mapped.protocol_for.__globals__["most_sent"](tuple(card.schedules(size)))
     slots = min(how.slots, peers(mapped, size).layout.inbox_bytes(protocol) // (most * how.place))
     log = compiles(source_of(name, protocol, size, rank=size - 1, slots=slots), 90)
     (spilled,) = re.findall(r"properties for collective\s.*?(\d+) bytes spill stores", log, re.DOTALL)
@@ -277,7 +277,7 @@ def test_the_slots_of_a_wave_fit_into_an_inbox(mapped, card, nbytes):
     assert 8 in sizes
     for size, linked in itertools.product(sizes, (True, False)):
         protocol, slots = protocol_of(mapped, card, size, nbytes, linked)
-        most = mapped._most_sent(tuple(card.schedules(size)))
+        most = mapped.protocol_for.__globals__["most_sent"](tuple(card.schedules(size)))
         assert 1 <= slots <= mapped.SLOTS
         assert most * slots * protocol.parts * 512 <= peers(mapped, size, nbytes).layout.inbox_bytes(protocol.name)
         assert protocol.name == "lines" or most <= 32

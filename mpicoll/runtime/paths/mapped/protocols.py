@@ -64,7 +64,7 @@ def protocol_for(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> t
 
 def way_of(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> tuple[Protocol, int, int]:
     """Return (protocol, most cells from rank to rank, bytes of a block), the same on all ranks."""
-    most, facts = _most_sent(schedules), plan.key.facts
+    most, facts = most_sent(schedules), plan.key.facts
     card = registry.get(facts.collective, plan.algorithm)
     block = (facts.nbytes or 0) // card.vector_blocks(facts.size)
     return LINES if peers.linked and (block <= LINES_LIMIT or most > PLACES) else SLICES, most, block
@@ -75,7 +75,7 @@ def _slots(protocol: Protocol, most: int, peers: Peers) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _most_sent(schedules: tuple[Schedule, ...]) -> int:
+def most_sent(schedules: tuple[Schedule, ...]) -> int:
     """Return the most cells that a rank sends to another."""
     return max((n for schedule in schedules for n in sent(schedule).values()), default=1)
 
