@@ -291,10 +291,10 @@ def test_an_inbox_without_room_for_a_slot_is_refused(mapped, card):
 def test_more_than_32_blocks_from_rank_to_rank_travel_in_lines_only(mapped):
     card = registry.get("alltoall", "linear")
     for most, linked, wanted in ((32, False, "slices"), (33, True, "lines")):
-        with mock.patch.object(mapped, "_most_sent", return_value=most):
+        with mock.patch.dict(mapped.protocol_for.__globals__, most_sent=lambda _, most=most: most):
             assert protocol_of(mapped, card, 8, 128 << 20, linked)[0].name == wanted
     with (
-        mock.patch.object(mapped, "_most_sent", return_value=33),
+        mock.patch.dict(mapped.protocol_for.__globals__, most_sent=lambda _: 33),
         pytest.raises(mpicoll.UnsupportedError, match="'linear' sends 33 blocks from rank to rank, too many"),
     ):
         protocol_of(mapped, card, 8, 128 << 20, linked=False)
