@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, pairwise
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
@@ -31,7 +31,8 @@ class Stage:
         cells: ids of the vector's blocks.
         groups: ranks of each host.
         local: those of this rank's host.
-        places: place of each rank in its host.
+        host_of: number of each rank's host.
+        even: all hosts have equally many ranks.
         tmp: gives scratch.
         steps: so far.
         apart: first step of what hosts exchange, and the step behind it.
@@ -42,23 +43,29 @@ class Stage:
         self.tmp, self.steps = Scratch(), list[Step]()
         self.apart: tuple[int, int] | None = None
         self.groups = topology.groups or [list(range(size))]
-        self.local = next(group for group in self.groups if rank in group)
-        self.places = {one: place for group in self.groups for place, one in enumerate(group)}
+        self.host_of = topology.host_of or (0,) * size
+        self.local = self.groups[self.host_of[rank]]
+        self.even = len(set(map(len, self.groups))) == 1
         self.size = size
 
     def owner(self, group: Sequence[int], cell: int) -> int:
         """Return the rank of a host that has a cell of the vector in its stripe: stripes follow each other."""
         return group[cell * len(group) // self.size]
 
-    def owned(self, rank: int, group: Sequence[int]) -> list[int]:
-        """Return the cells in the stripe of a rank of a host."""
-        place, many = self.places[rank], len(group)
-        return list(range(-(-self.size * place // many), -(-self.size * (place + 1) // many)))
+    def owned(self, rank: int) -> range:
+        """Return the cells in the stripe of a rank of this host."""
+        place, many = self.local.index(rank), len(self.local)
+        return range(-(-self.size * place // many), -(-self.size * (place + 1) // many))
 
-    def stripes(self) -> list[tuple[tuple[int, ...], list[int]]]:
-        """Return (owner of each host, cells) for all cells of the vector."""
-        owners = ((tuple(self.owner(group, cell) for group in self.groups), cell) for cell in range(self.size))
-        return [(ranks, [cell for _, cell in cells]) for ranks, cells in groupby(owners, key=lambda one: one[0])]
+    def stripes(self) -> list[tuple[tuple[int, ...], range]]:
+        """Return (owner of each host, cells) for the cells in this rank's stripe: other hosts may cut them."""
+        own = self.owned(self.rank)
+        edges = {own.start, own.stop}
+        for many in set(map(len, self.groups)):
+            places = range(own.start * many // self.size + 1, (own.stop - 1) * many // self.size + 1)
+            edges.update(-(-self.size * place // many) for place in places)
+        parts = [range(a, b) for a, b in pairwise(sorted(edges))]
+        return [(tuple(self.owner(group, cells[0]) for group in self.groups), cells) for cells in parts]
 
     def card(self, collective: str) -> Algorithm:
         """Return the inner algorithm of a collective."""
@@ -130,9 +137,9 @@ class Stage:
             target: those that are written.
             home: number of the root's host, where there is a root.
         """
-        rails, start = [], self.owned(self.rank, self.local)[0]
-        for ranks, cells in (one for one in self.stripes() if self.rank in one[0]):
-            a, b = cells[0] - start, cells[-1] + 1 - start
+        rails, start = [], self.owned(self.rank).start
+        for ranks, cells in self.stripes():
+            a, b = cells.start - start, cells.stop - start
             rails.append(self.phase(collective, self.cut(collective, ranks, cells, source[a:b], target[a:b]), home))
         with self.outside():
             self.steps += beside(*rails)
@@ -147,20 +154,28 @@ class Stage:
         return next(host for host, group in enumerate(self.groups) if root in group)
 
     def column(self, rank: int) -> tuple[int, ...]:
-        """Return the rank of each host that stands for a rank: itself; in other hosts ranks take turns."""
+        """Return the rank of each host that stands for a rank: itself, and ranks as busy as others of theirs."""
         return tuple(self.stands_for(rank, group) for group in self.groups)
 
-    @staticmethod
-    def stands_for(rank: int, group: list[int]) -> int:
-        """Return the rank of a host that stands for a rank; it is as busy as the others of its host."""
+    def stands_for(self, rank: int, group: list[int]) -> int:
+        """Return the rank of a host that stands for a rank: on even hosts that with its place, else they take turns."""
+        if self.even:
+            return group[self.place(rank)]
         before = bisect_left(group, rank)
         return rank if group[before : before + 1] == [rank] else group[(rank - before) % len(group)]
 
-    def rails(self) -> list[tuple[tuple[int, ...], list[list[int]]]]:
-        """Return (rank of each host, block of each) of all columns with this rank.
+    def place(self, rank: int) -> int:
+        """Return the place of a rank in its host."""
+        return bisect_left(self.groups[self.host_of[rank]], rank)
 
-        Ranks without a block there stand for one of another host, that has another column: hosts are uneven.
+    def rails(self) -> list[tuple[tuple[int, ...], list[list[int]]]]:
+        """Return (rank of each host, block of each) of all columns with this rank: one, where hosts are even.
+
+        Ranks without a block there stand for one of another host, that has another column.
         """
+        if self.even:
+            ranks = self.column(self.rank)
+            return [(ranks, [[one] for one in ranks])]
         found: dict[tuple[int, ...], list[list[int]]] = {}
         for block in self.columns(self.rank):
             ranks = self.column(block)
@@ -168,8 +183,15 @@ class Stage:
         return list(found.items())
 
     def columns(self, rank: int) -> list[int]:
-        """Return the ranks for which a rank stands in its host, itself among them."""
-        return [one for one in range(self.size) if self.stands_for(one, self.local) == rank]
+        """Return the ranks for which a rank of this host stands in it, itself among them."""
+        place, many = self.local.index(rank), len(self.local)
+        if self.even:
+            return sorted(group[place] for group in self.groups)
+        found = [rank]
+        for before, (low, high) in enumerate(pairwise((-1, *self.local, self.size))):  # ranks between two of this host
+            first = low + 1
+            found += range(first + (place + before - first) % many, high, many)
+        return sorted(found)
 
     def done(self, blocks: int) -> Schedule:
         """Return the schedule."""

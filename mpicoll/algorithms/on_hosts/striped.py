@@ -25,8 +25,8 @@ def striped_allreduce(stage: Stage) -> Schedule:
 
     2(H-1)/H vectors leave each of H hosts, which is the least: middle and long vectors.
     """
-    lists = [stage.owned(one, stage.local) for one in stage.local]
-    held, mine = stage.reduced_inside(lists), out(stage.owned(stage.rank, stage.local))
+    lists = [stage.owned(one) for one in stage.local]
+    held, mine = stage.reduced_inside(lists), out(stage.owned(stage.rank))
     stage.between("allreduce", held, mine)
     stage.gather_inside(lists)
     return stage.done(stage.size)
@@ -94,8 +94,8 @@ def striped_bcast(stage: Stage, root: int) -> Schedule:
 
     One vector leaves the root's host with two hosts, and less than two with more: middle and long vectors.
     """
-    local, mine = stage.local, out(stage.owned(stage.rank, stage.local))
-    lists = [stage.owned(one, local) for one in local]
+    local, mine = stage.local, out(stage.owned(stage.rank))
+    lists = [stage.owned(one) for one in local]
     cells = list(map(out, lists))
     if root in local:
         stage.steps += stage.phase("scatter", Region(local, lists, cells, cells), local.index(root))
@@ -122,9 +122,9 @@ def striped_reduce(stage: Stage, root: int) -> Schedule:
     One vector reaches the root's host with two hosts, and less than two with more: middle and long vectors.
     """
     rank, local = stage.rank, stage.local
-    lists = [stage.owned(one, local) for one in local]
+    lists = [stage.owned(one) for one in local]
     held = stage.reduced_inside(lists)
-    total = held if len(stage.groups) == 1 else stage.tmp.take(stage.owned(rank, local)) if root in local else NOTHING
+    total = held if len(stage.groups) == 1 else stage.tmp.take(stage.owned(rank)) if root in local else NOTHING
     stage.between("reduce", held, total, stage.home(root))
     if root in local:
         sums = [total if one == rank else NOTHING for one in local]
