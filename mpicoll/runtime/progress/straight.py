@@ -61,7 +61,7 @@ class Straight(Operation):
             what: is kept of it there.
         """
         self.traffic, self.bound, self.keep, self.lane, self.slot = traffic, bound, keep, lane, slot
-        self.number = traffic.calls
+        self.number, self.attempt = traffic.calls, traffic.calls + traffic.refused_calls
         if recent is not None:
             place, began = number & MASK, monotonic()
             recent.what[place], recent.began[place], self.kept = what, began, (recent, place, began)
@@ -79,7 +79,9 @@ class Straight(Operation):
                 self._end()
                 if self.bound.retired:
                     self.bound.free()
-            elif self.patience and self.patience.is_over(self.position):
+                return
+            self._heed()
+            if self.patience and self.patience.is_over(self.position):
                 self._give_up(self._stall(self.patience))
         except BaseException as error:
             if not isinstance(error, Exception) and not self.acting:
@@ -108,6 +110,8 @@ class Straight(Operation):
             self.condition = None
         if not self.position:
             self.traffic.check()
+            if self.traffic.barred:
+                self.traffic.stop(self.title(), self.attempt)
         bound, traffic = self.bound, self.traffic
         actions, polls, end = bound.actions, bound.polls, len(bound.actions)
         while self.position < end:

@@ -1,0 +1,125 @@
+"""The reunion: what ranks do before the next call after one that a rank has refused."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from mpicoll.runtime.progress import turns
+from mpicoll.runtime.progress.exchange import Routine
+from mpicoll.runtime.progress.operations import Operation
+from mpicoll.runtime.progress.refusals import GRACE
+
+#: seconds that ranks are given to leave a call that was refused, at the end of the communicator
+LEAVE = 5 * GRACE
+
+
+def heed(traffic: Any) -> None:
+    """Meet the other ranks again, where a call that was made is refused.
+
+    Args:
+        traffic: of the communicator.
+
+    Raises:
+        MismatchError: the ranks are at different calls.
+    """
+    refusals = traffic.refusals
+    with refusals.reunions:  # another thread may have come first
+        pending = refusals.pending
+        if pending is not None and pending.number <= traffic.attempts:
+            Operation(traffic, lambda own: _reunion(own, traffic), name="the call after a refused one").wait()
+
+
+def _reunion(operation: Operation, traffic: Any) -> Routine[None]:
+    """Meet the other ranks, and go on with a communicator without messages, if all are at the same call."""
+    refusals, pending = traffic.refusals, traffic.refusals.pending
+    earlier = [one for one in turns.of(traffic) if one is not operation]
+    yield lambda: all(one.done for one in earlier)
+    refusals.meet(traffic.attempts)
+    traffic.barred = bool(traffic.broken)
+    said = yield from _said(traffic.comm, traffic.mark, (traffic.attempts, pending))
+    yield lambda: free_left(traffic)
+    for _, one in said.values():
+        refusals.note(one)
+    at = {rank: said[rank][0] for rank in sorted(said)}
+    if len(set(at.values())) > 1:
+        first = min((one for _, one in said.values()), key=lambda one: one.number)
+        error = first.error(f"ranks are at different calls ({', '.join(f'rank {r}: #{n}' for r, n in at.items())})")
+        traffic.broken = str(error)
+        raise error
+
+
+def _said(comm: MPI.Intracomm, mark: int, mine: Any) -> Routine[dict[int, Any]]:
+    """Return every rank's object by its rank, having thrown away whatever each of them sent before.
+
+    Args:
+        comm: a private communicator, on which nothing else is received.
+        mark: tag that nothing else has.
+        mine: this rank's object.
+    """
+    data = np.frombuffer(pickle.dumps(mine), "u1")
+    others = [rank for rank in range(comm.size) if rank != comm.rank]
+    sent = [comm.Isend([data, MPI.BYTE], other, mark) for other in others]
+    said = {comm.rank: mine}
+
+    def all_said() -> bool:
+        for other in others:
+            if other not in said and swept(comm, other, mark):
+                said[other] = pickle.loads(_received(comm, other, mark))
+        return len(said) == comm.size
+
+    yield all_said
+    yield lambda: MPI.Request.Testall(sent)
+    return said
+
+
+def swept(comm: MPI.Intracomm, source: int, mark: int) -> bool:
+    """Throw away the messages of a rank that come before its mark; tell whether that has come."""
+    status = MPI.Status()
+    while comm.Iprobe(source, MPI.ANY_TAG, status):  # these come in the order in which they were sent
+        if status.Get_tag() == mark:
+            return True
+        _received(comm, source, status.Get_tag())
+    return False
+
+
+def _received(comm: MPI.Intracomm, source: int, tag: int) -> bytes:
+    """Return the bytes of a message that has come."""
+    status = MPI.Status()
+    comm.Probe(source, tag, status)
+    data = np.empty(status.Get_count(MPI.BYTE), "u1")
+    comm.Recv([data, MPI.BYTE], source, tag)
+    return data.tobytes()
+
+
+def free_left(traffic: Any) -> bool:
+    """Free the programs that were left, if no message is under way; tell whether that is so."""
+    left = traffic.refusals.left
+    if not all(bound is None or bound.is_over() for bound, _ in left):
+        return False
+    for bound, _ in left:
+        if bound is not None:
+            bound.free()
+    left.clear()
+    return True
+
+
+def part(traffic: Any) -> None:
+    """Leave a communicator on which a call was refused: local, but the other ranks are given time to leave, too."""
+    refusals = traffic.refusals
+    if refusals.pending is None or traffic.broken:
+        return
+    late = False
+    while not late:
+        late = refusals.all_out or time.monotonic() > refusals.since + LEAVE
+        with turns.lock:
+            traffic.drain()
+            late = (late and free_left(traffic)) or time.monotonic() > refusals.since + 2 * LEAVE
+        os.sched_yield()
+    if not free_left(traffic):
+        traffic.broken = str(refusals.pending.error("messages of a call are left"))
