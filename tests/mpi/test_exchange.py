@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+import mpicoll
 from mpicoll.runtime.progress.exchange import HEADER, SHORT, exchanged, met
 
 pytestmark = pytest.mark.many_ranks

@@ -28,7 +28,7 @@ from mpicoll.runtime.progress import turns
 from mpicoll.runtime.progress.exchange import Routine, exchanged, met
 from mpicoll.runtime.progress.operations import COMMON, Operation
 from mpicoll.runtime.progress.refusals import Refusal
-from mpicoll.runtime.progress.reunion import heed, part, swept
+from mpicoll.runtime.progress.reunion import begin, heed, part, swept
 from mpicoll.runtime.progress.traffic import Traffic
 from mpicoll.schedule.program import TAGS
 from mpicoll.schedule.topology import Topology
@@ -157,6 +157,10 @@ class Context(Traffic):
         """Meet all ranks before the first call after one that a rank has refused."""
         if self.barred:
             heed(self)
+
+    def meet_again(self) -> None:
+        """Begin to meet the other ranks, while a call waits for their words."""
+        begin(self)
 
     def rescue(self, refusal: Refusal) -> None:
         """End the blocking call that waits, by another thread."""

@@ -166,9 +166,14 @@ class Operation:
                 raise
 
     def _heed(self) -> None:
-        """Raise what another rank's call has raised, where this one waits for its messages."""
-        pending = self.traffic.refusals.pending
-        if pending is not None and self.ran and self.traffic.refusals.is_due(self.attempt):
+        """Raise what another rank's call has raised, where this one waits for its messages, and not for its word."""
+        refusals = self.traffic.refusals
+        pending = refusals.pending
+        if pending is None:
+            return
+        if not self.ran and pending.number < self.attempt:
+            self.traffic.meet_again()
+        elif self.ran and refusals.is_due(self.attempt):
             raise pending.error(self.title())
 
     def title(self) -> str:
@@ -249,6 +254,9 @@ def steps(operation: Operation, bound: Bound, first: int = 0) -> Routine[None]:
 
 def _actions(operation: Operation, bound: Bound, first: int) -> Routine[None]:
     """Do a program's actions, each once it would return at once."""
+    refusals = operation.traffic.refusals
+    if refusals.meeting:
+        yield lambda: not refusals.meeting
     if operation.traffic.barred and not first:
         operation.traffic.stop(bound.name.format(operation.number), operation.attempt)
     operation.bound, operation.ran = bound, True

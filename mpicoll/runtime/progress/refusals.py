@@ -60,7 +60,8 @@ class Refusals:
         last: number of the latest call after which ranks have met again.
         past: refusals after which they have, by their numbers.
         left: programs with messages under way, and what must live as long.
-        reunions: is held by the thread that meets the other ranks.
+        reunions: is held by the thread that waits for a reunion.
+        meeting: a reunion is on its way.
     """
 
     def __init__(self, rank: int, size: int) -> None:
@@ -74,7 +75,7 @@ class Refusals:
         self.last = 0
         self.past: dict[int, Refusal] = {}
         self.left: list[tuple[Bound | None, Any]] = []
-        self.reunions = threading.Lock()
+        self.reunions, self.meeting = threading.Lock(), False
         self._turn = threading.Lock()
 
     def is_due(self, number: int) -> bool:

@@ -15,12 +15,14 @@ from mpicoll.runtime.progress.exchange import Routine
 from mpicoll.runtime.progress.operations import Operation
 from mpicoll.runtime.progress.refusals import GRACE
 
+#: lane of reunions, so that they wait for no operation that waits for them
+LANE = -1
 #: seconds that ranks are given to leave a call that was refused, at the end of the communicator
 LEAVE = 5 * GRACE
 
 
 def heed(traffic: Any) -> None:
-    """Meet the other ranks again, where a call that was made is refused.
+    """Meet the other ranks again, where a call that was made is refused, and wait for them.
 
     Args:
         traffic: of the communicator.
@@ -28,22 +30,48 @@ def heed(traffic: Any) -> None:
     Raises:
         MismatchError: the ranks are at different calls.
     """
-    refusals = traffic.refusals
-    with refusals.reunions:  # another thread may have come first
-        pending = refusals.pending
-        if pending is not None and pending.number <= traffic.attempts:
-            Operation(traffic, lambda own: _reunion(own, traffic), name="the call after a refused one").wait()
+    with traffic.refusals.reunions:  # another thread may have come first
+        meeting = begin(traffic)
+        if meeting is not None:
+            meeting.wait()
 
 
-def _reunion(operation: Operation, traffic: Any) -> Routine[None]:
-    """Meet the other ranks, and go on with a communicator without messages, if all are at the same call."""
+def begin(traffic: Any) -> Operation | None:
+    """Begin a reunion where it is time to, and return it; None if it is not, or one is on its way.
+
+    An operation may be here for a later call, waiting for the ranks' words on it: it has sent nothing.
+    """
     refusals, pending = traffic.refusals, traffic.refusals.pending
-    earlier = [one for one in turns.of(traffic) if one is not operation]
-    yield lambda: all(one.done for one in earlier)
-    refusals.meet(traffic.attempts)
-    traffic.barred = bool(traffic.broken)
-    said = yield from _said(traffic.comm, traffic.mark, (traffic.attempts, pending))
-    yield lambda: free_left(traffic)
+    if pending is None or refusals.meeting:
+        return None
+    later = [one.attempt for one in turns.of(traffic) if not one.ran and one.attempt > pending.number]
+    number = min(later, default=traffic.attempts + 1) - 1
+    if number < pending.number:
+        return None
+    refusals.meeting = True
+    earlier = [one for one in turns.of(traffic) if one.ran]
+    name = "the call after a refused one"
+    return Operation(traffic, lambda own: _reunion(own, earlier, number), name=name, lane=LANE)
+
+
+def _reunion(operation: Operation, earlier: list[Operation], number: int) -> Routine[None]:
+    """Meet the other ranks, and go on with a communicator without messages, if all are at the same call.
+
+    Args:
+        operation: that runs this.
+        earlier: operations that end first.
+        number: of this rank's latest call.
+    """
+    traffic: Any = operation.traffic
+    refusals, pending = traffic.refusals, traffic.refusals.pending
+    try:
+        yield lambda: all(one.done for one in earlier)
+        refusals.meet(number)
+        traffic.barred = bool(traffic.broken)
+        said = yield from _said(traffic.comm, traffic.mark, (number, pending))
+        yield lambda: free_left(traffic)
+    finally:
+        refusals.meeting = False
     for _, one in said.values():
         refusals.note(one)
     at = {rank: said[rank][0] for rank in sorted(said)}
@@ -51,6 +79,7 @@ def _reunion(operation: Operation, traffic: Any) -> Routine[None]:
         first = min((one for _, one in said.values()), key=lambda one: one.number)
         error = first.error(f"ranks are at different calls ({', '.join(f'rank {r}: #{n}' for r, n in at.items())})")
         traffic.broken = str(error)
+        operation._give_up(error)
         raise error
 
 

@@ -151,6 +151,9 @@ class Traffic:
         if pending is not None and pending.number <= number:
             raise pending.error(name)
 
+    def meet_again(self) -> None:
+        """Begin to meet the other ranks, while a call waits for their words: here, none does."""
+
     def rescue(self, refusal: Refusal) -> None:
         """End the blocking call that waits: here, there is none."""
 
