@@ -141,9 +141,15 @@ def free_left(traffic: Any) -> bool:
 def part(traffic: Any) -> None:
     """Leave a communicator on which a call was refused: local, but the other ranks are given time to leave, too."""
     refusals = traffic.refusals
-    if refusals.pending is None or traffic.broken:
-        return
-    late = False
+    if refusals.pending is not None and not traffic.broken:
+        _leave(traffic)
+    with turns.lock:  # which the rescuer has while it looks
+        refusals.pending, refusals.possible = None, False
+
+
+def _leave(traffic: Any) -> None:
+    """Throw away what comes, until all ranks have left the call that was refused, or were given the time to."""
+    refusals, late = traffic.refusals, False
     while not late:
         late = refusals.all_out or time.monotonic() > refusals.since + LEAVE
         with turns.lock:
