@@ -73,3 +73,8 @@ def test_only_the_latest_are_kept(made):
 
 def test_the_error_names_the_rank_and_its_error():
     assert str(said(1, 7).error("allreduce #7")) == "allreduce #7: rank 1 raised ValueError('x')"
+
+
+def test_a_rank_whose_program_ends_is_gone_and_has_refused_nothing(made):
+    assert not made.take(said(1, module.LEFT))
+    assert (made.gone, made.pending) == ({1}, None)

@@ -97,6 +97,7 @@ def _close_all() -> None:
     if _forked or not MPI.Is_initialized() or MPI.Is_finalized():
         return
     for context in list(live):
+        context.tell_end()
         part(context)
     Rescuer.end()
     stalled = next((context for context in live if context.broken), None)

@@ -21,6 +21,8 @@ from mpicoll.runtime.program.bound import Bound
 
 #: seconds from a refusal to the end of the calls that wait, in which those that need nothing of that rank may end
 GRACE = 0.2
+#: said instead of a number by a rank whose program ends: it does not meet the others again
+LEFT = -1
 #: refusals that are kept
 MOST = 256
 #: characters of an error's text that other ranks hear of
@@ -56,6 +58,7 @@ class Refusals:
         pending: the refusal after which ranks have not met again, None if there is none.
         since: when it was heard, in seconds of time.monotonic().
         out: ranks that are known not to be in that call any more.
+        gone: ranks whose programs have ended.
         own: what this rank has told the others of it, None for nothing.
         last: number of the latest call after which ranks have met again.
         past: refusals after which they have, by their numbers.
@@ -71,6 +74,7 @@ class Refusals:
         self.pending: Refusal | None = None
         self.since = 0.0
         self.out: set[int] = set()
+        self.gone: set[int] = set()
         self.own: Refusal | None = None
         self.last = 0
         self.past: dict[int, Refusal] = {}
@@ -87,6 +91,9 @@ class Refusals:
         """Hear a rank's word; tell whether it is news."""
         with self._turn:
             pending = self.pending
+            if refusal.number == LEFT:
+                self.gone.add(refusal.rank)
+                return False
             if not self.possible or refusal.number <= self.last:
                 return False
             if pending is None or refusal.number < pending.number:

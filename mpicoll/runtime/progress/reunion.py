@@ -68,28 +68,30 @@ def _reunion(operation: Operation, earlier: list[Operation], number: int) -> Rou
         yield lambda: all(one.done for one in earlier)
         refusals.meet(number)
         traffic.barred = bool(traffic.broken)
-        said = yield from _said(traffic.comm, traffic.mark, (number, pending))
+        said = yield from _said(traffic.comm, traffic.mark, (number, pending), refusals.gone)
         yield lambda: free_left(traffic)
     finally:
         refusals.meeting = False
     for _, one in said.values():
         refusals.note(one)
     at = {rank: said[rank][0] for rank in sorted(said)}
-    if len(set(at.values())) > 1:
+    if len(set(at.values())) > 1 or len(at) < traffic.size:
         first = min((one for _, one in said.values()), key=lambda one: one.number)
-        error = first.error(f"ranks are at different calls ({', '.join(f'rank {r}: #{n}' for r, n in at.items())})")
+        where = [f"rank {rank}: {f'#{at[rank]}' if rank in at else 'at its end'}" for rank in range(traffic.size)]
+        error = first.error(f"ranks are at different calls ({', '.join(where)})")
         traffic.broken = str(error)
         operation._give_up(error)
         raise error
 
 
-def _said(comm: MPI.Intracomm, mark: int, mine: Any) -> Routine[dict[int, Any]]:
-    """Return every rank's object by its rank, having thrown away whatever each of them sent before.
+def _said(comm: MPI.Intracomm, mark: int, mine: Any, gone: set[int]) -> Routine[dict[int, Any]]:
+    """Return the ranks' objects by rank, having thrown away whatever each of them sent before.
 
     Args:
         comm: a private communicator, on which nothing else is received.
         mark: tag that nothing else has.
         mine: this rank's object.
+        gone: ranks that say nothing, which may become more.
     """
     data = np.frombuffer(pickle.dumps(mine), "u1")
     others = [rank for rank in range(comm.size) if rank != comm.rank]
@@ -100,10 +102,11 @@ def _said(comm: MPI.Intracomm, mark: int, mine: Any) -> Routine[dict[int, Any]]:
         for other in others:
             if other not in said and swept(comm, other, mark):
                 said[other] = pickle.loads(_received(comm, other, mark))
-        return len(said) == comm.size
+        return len(said.keys() | gone) == comm.size
 
     yield all_said
-    yield lambda: MPI.Request.Testall(sent)
+    if len(said) == comm.size:
+        yield lambda: MPI.Request.Testall(sent)
     return said
 
 

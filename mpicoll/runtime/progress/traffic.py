@@ -14,7 +14,7 @@ from mpicoll.recorder.history import CallRecord, last_words
 from mpicoll.recorder.recorder import Recorder
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress import faults, turns
-from mpicoll.runtime.progress.refusals import LONGEST, Refusal, Refusals
+from mpicoll.runtime.progress.refusals import LEFT, LONGEST, Refusal, Refusals
 from mpicoll.runtime.progress.rescuer import Rescuer
 from mpicoll.runtime.progress.watch import Watch
 from mpicoll.settings import settings
@@ -132,6 +132,11 @@ class Traffic:
         own = self.refusals.own
         if own is not None and self.watch is not None:
             self.watch.tell((own.rank, own.number, own.text))
+
+    def tell_end(self) -> None:
+        """Tell the other ranks that this one does not meet them again: its program ends."""
+        if self.refusals.pending is not None and self.watch is not None:
+            self.watch.tell((self.rank, LEFT, ""))
 
     def hold(self, *memory: object) -> None:
         """Keep memory into which messages of a call that raised may still come."""
