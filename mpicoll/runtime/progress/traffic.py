@@ -121,7 +121,8 @@ class Traffic:
             error: that was raised.
             number: of the call among the attempts.
         """
-        own = Refusal(self.rank, number, repr(error)[:LONGEST])
+        pending = self.refusals.pending  # of an earlier call, this one is out, too
+        own = Refusal(self.rank, min(number, pending.number) if pending else number, repr(error)[:LONGEST])
         if not self.broken and isinstance(error, Exception) and self.refusals.take(own):
             self.barred = True
             self.tell_again()
