@@ -41,7 +41,8 @@ def blocking(context: Context, asked_for: CallArguments) -> None:
     Where it fails with messages on their way, their memory is kept.
     """
     method, arguments, algorithm, stream, rules = asked_for
-    context.heed()
+    if context.barred:
+        context.heed()
     before = context.attempts
     try:
         place = where(stream)

@@ -185,7 +185,8 @@ class Prepared:
         """Start the call."""
         context, operands = self.call.context, self.operands
         context.check()
-        context.heed()
+        if context.barred:
+            context.heed()
         if self.attempt in context.refusals.past:
             raise context.refusals.past[self.attempt].error(f"start of {self.call.method.lower()}")
         if goes_straight(operands.device) and not (operands.before or operands.after):

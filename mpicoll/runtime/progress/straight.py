@@ -80,7 +80,8 @@ class Straight(Operation):
                 if self.bound.retired:
                     self.bound.free()
                 return
-            self._heed()
+            if self.traffic.barred:
+                self._heed()
             if self.patience and self.patience.is_over(self.position):
                 self._give_up(self._stall(self.patience))
         except BaseException as error:
