@@ -1,7 +1,7 @@
 """Refusals: a rank whose call has raised tells the others, which may be waiting for its messages.
 
 They are told by UDP, desk to desk (see `roll_call.py`), so that nothing is left in MPI that nobody receives.
-A call that is served pays nothing.  What is waited for ends as follows; the numbers are of calls.
+A blocking call that is served pays nothing.  What is waited for ends as follows; the numbers are of calls.
 
     rank 1 raises in 7, and tells all      others in 7 or later: their receives are cancelled, and they raise, too
                                            others before 7: they raise when they make 7
