@@ -156,7 +156,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Typed, Deriv
                 and not turn.locked()  # by this thread, from within a call; for another one it may wait a moment
             ):
                 with turn:
-                    if bound.alive and not context.barred:  # looked at now, for another thread may have had its turn
+                    if bound.alive and not context.broken:  # looked at now, for another thread may have had its turn
                         context.caller = get_ident()
                         context.calls = number = context.calls + 1
                         place = number & MASK

@@ -121,11 +121,12 @@ def broken(comm):
 
 
 def test_mistakes_are_raised_at_the_call(world):
-    """On all ranks, and no message is sent: what follows is right, with calls in flight or without."""
+    """On one rank alone, and no message is sent: what follows is right, with calls in flight or without."""
     begun = [begin(world, mixed(k), HOST) for k in range(3)]
-    for error, call in broken(world).values():
-        with pytest.raises(error):
-            call()
+    for number, (error, call) in enumerate(broken(world).values()):
+        if world.rank == number % world.size:
+            with pytest.raises(error):
+                call()
     check(Ended(world), Case("Allreduce"))
     for call, request in begun:
         wait(request)

@@ -1,4 +1,4 @@
-"""Objects among all ranks: what carries every rank's word to all others."""
+"""Objects among all ranks, and refusals: what carries every rank's word to all others."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ from mpi4py import MPI
 
 import mpicoll
 from mpicoll.runtime.progress.exchange import HEADER, SHORT, exchanged, met
+from mpicoll.runtime.progress.refusals import Refusals
 
 pytestmark = pytest.mark.many_ranks
 
@@ -103,3 +104,89 @@ def test_meeting_waits_for_the_last_one(comm):
             pass
         with pytest.raises(StopIteration):
             next(routine)
+
+
+@pytest.fixture
+def refusals():
+    """Refusals on a communicator of their own; nothing of them is left."""
+    made = everybody.Dup()
+    yield Refusals(made, 77)
+    everybody.Barrier()
+    made.Free()
+
+
+def heard(refusals, number):
+    """Return the text of a refusal of a call, once there is one."""
+    for _ in range(1_000_000):
+        error = refusals.look(number, f"call #{number}")
+        if error is not None:
+            return str(error)
+    return ""
+
+
+@several
+def test_a_refusal_reaches_all_others(refusals):
+    if RANK == 1:
+        refusals.post(4, ValueError("no"), final=False)
+        assert refusals.look(4, "call #4") is None, "not the one who posted it"
+    else:
+        assert heard(refusals, 4) == "call #4: rank 1 raised ValueError('no') in call #4"
+    everybody.Barrier()
+
+
+@several
+def test_a_refusal_is_of_one_call_unless_it_is_final(refusals):
+    """Calls before it are not refused; the next one neither, unless messages were lost."""
+    if RANK == 1:
+        refusals.post(4, ValueError("no"), final=False)
+    everybody.Barrier()
+    if RANK != 1:
+        assert refusals.look(3, "call #3") is None
+        assert heard(refusals, 4)
+        assert refusals.look(5, "call #5") is None
+        assert refusals.look(4, "call #4") is None, "it is forgotten once a later call asks"
+    everybody.Barrier()
+    if RANK == 1:
+        refusals.post(6, KeyError("lost"), final=True)
+    everybody.Barrier()
+    if RANK != 1:
+        assert refusals.look(5, "call #5") is None
+        for number in (6, 7, 900):
+            assert heard(refusals, number) == f"call #{number}: rank 1 raised KeyError('lost') in call #6"
+
+
+@several
+def test_a_refusal_waits_for_a_call_that_is_made_later(refusals):
+    """It may come while an earlier call waits, which hears it and goes on."""
+    if RANK == 1:
+        refusals.post(9, ValueError("later"), final=False)
+    everybody.Barrier()
+    if RANK != 1:
+        for number in range(2, 9):
+            assert refusals.look(number, f"call #{number}") is None
+        assert "later" in heard(refusals, 9)
+
+
+@pytest.mark.mpi(min_size=3)
+def test_refusals_of_several_ranks(refusals):
+    """The first one that is heard is told; a rank hears of the others, not of itself."""
+    if RANK in (0, 1):
+        refusals.post(2, ValueError(f"of rank {RANK}"), final=False)
+    everybody.Barrier()
+    others = [rank for rank in (0, 1) if rank != RANK]
+    text = heard(refusals, 2)
+    assert text in [f"call #2: rank {r} raised ValueError('of rank {r}') in call #2" for r in others]
+    everybody.Barrier()
+
+
+@several
+def test_posting_waits_for_nobody(refusals):
+    """However long the text is, and though nobody looks."""
+    if RANK == 1:
+        for number in range(5):
+            refusals.post(number, ValueError("x" * 100), final=False)
+        assert len(refusals.posted) == 5 * (SIZE - 1)
+    everybody.Barrier()
+    if RANK != 1:
+        assert heard(refusals, 4).endswith("in call #4")
+        assert [r.number for r in refusals.heard] == [4]

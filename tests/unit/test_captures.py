@@ -137,8 +137,7 @@ def test_a_captured_call_is_not_found_by_its_arrays(monkeypatch, captured, noted
     kept = []
     cache = SimpleNamespace(find=lambda key: SimpleNamespace(blocking=None, found=0), find_mobile=None)
     places = [None] * (MASK + 1)  # of the calls made last
-    kinds = {"barred": False, "attempts": 0}
-    context = SimpleNamespace(calls=0, cache=cache, recent=places, began=places.copy(), **kinds)
+    context = SimpleNamespace(calls=0, broken="", cache=cache, recent=places, began=places.copy())
     monkeypatch.setattr(conductor, "where", lambda stream: (0, False, PLAIN, captured))
     monkeypatch.setattr(conductor, "_bound_again", lambda *_: Bound())
     monkeypatch.setattr(conductor.running, "run", lambda *_: None)

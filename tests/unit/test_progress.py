@@ -20,8 +20,7 @@ def test_whoever_advances_a_blocking_call_does_so_on_its_device(monkeypatch, dev
         current.pop()
 
     monkeypatch.setattr(operations, "on_device", on_device)
-    heard = {"refusals": SimpleNamespace(pending=None, meeting=False), "barred": False}
-    context = SimpleNamespace(calls=1, attempts=1, last={}, moved=0, check=lambda: None, **heard)
+    context = SimpleNamespace(calls=1, last={}, moved=0, check=lambda: None, refusals=None, spoiled=None)
     bound = Bound(device=device, limited=True)
     bound.add(SYNC, lambda: seen.append(current[-1]), poll=lambda: not seen.append(current[-1]))
     running.run(bound, context)

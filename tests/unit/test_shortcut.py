@@ -22,7 +22,6 @@ from mpicoll.runtime.context.call_cache import CallCache
 from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.program.bound import LAUNCH, Bound, observed
 from mpicoll.runtime.progress import turns
-from mpicoll.runtime.progress.traffic import Traffic
 from mpicoll.settings import settings
 
 
@@ -37,12 +36,6 @@ class Array:
         self.place = self.data.ptr, self.size
 
 
-class State(SimpleNamespace):
-    """What the shortcut sees of a communicator's context."""
-
-    refusals, barred, broken = SimpleNamespace(pending=None), False, Traffic.broken
-
-
 class Machine:
     """A communicator's calls on a made-up device, and a context that counts."""
 
@@ -54,8 +47,9 @@ class Machine:
         self.turn = threading.Lock()
         calls = Recent()
         kept = {"recorder": SimpleNamespace(calls=calls), "recent": calls.what, "began": calls.began}
-        kept |= dict.fromkeys(("spoiled", "refuse", "hold"), lambda *_: None)
-        self.context = State(calls=0, attempts=0, rank=0, turn=self.turn, cache=CallCache(), **kept)
+        self.context = SimpleNamespace(
+            calls=0, rank=0, turn=self.turn, broken="", spoiled=lambda *_: None, cache=CallCache(), **kept
+        )
         self.known, self.left = self.context.cache.identities, 0
         self.comm = SimpleNamespace(_identities=self.known, _rules="", _run_in_turn=self.long_way)
 

@@ -26,7 +26,7 @@ from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.cuda.streams import Pointer, on, where
 from mpicoll.runtime.paths import offer
 from mpicoll.runtime.program.bound import Bound
-from mpicoll.runtime.progress import running
+from mpicoll.runtime.progress import faults, running
 from mpicoll.runtime.progress.exchange import Routine, finished
 from mpicoll.runtime.progress.modes import modes
 from mpicoll.runtime.progress.turns import in_flight
@@ -41,9 +41,6 @@ def blocking(context: Context, asked_for: CallArguments) -> None:
     Where it fails with messages on their way, their memory is kept.
     """
     method, arguments, algorithm, stream, rules = asked_for
-    if context.barred:
-        context.heed()
-    before = context.attempts
     try:
         place = where(stream)
         key = call_key(method, arguments, algorithm, rules, place)
@@ -64,9 +61,9 @@ def blocking(context: Context, asked_for: CallArguments) -> None:
             return
         call = Call(context, "blocking", method, arguments, algorithm, stream, rules)
         _run(call, lambda found: key if is_repeatable(found, place) else None)
-    except BaseException as error:
-        refused(context, before, error)
-        context.hold(asked_for)
+    except BaseException:
+        if context.broken:
+            faults.abandoned.append((context, asked_for))
         raise
 
 
@@ -110,7 +107,8 @@ def failed(context: Context, bound: Bound, arguments: tuple[Any, ...], error: Ba
         if not bound.limited:  # else whoever ran it has done so
             running.failed(bound, context, error)
     finally:
-        context.hold(arguments)
+        if context.broken:
+            faults.abandoned.append((context, arguments))
 
 
 def _bound_again(known: Remembered, context: Context, place: tuple[Any, ...], stream: Any) -> Bound:
@@ -180,20 +178,6 @@ def _finish(operands: Operands, bound: Bound, context: Context) -> None:
     execute.unpack(operands)
 
 
-def refused(context: Context, before: int, error: BaseException) -> None:
-    """Tell the other ranks that a call has raised here, unless all have agreed on it; it counts as an attempt.
-
-    Args:
-        context: the communicator's.
-        before: attempts before the call.
-        error: that was raised.
-    """
-    if context.attempts == before:
-        context.refused_calls += 1
-    if not asked():
-        context.refuse(error, context.attempts)
-
-
 def plan(call: Call) -> Plan:
     """Return a call's plan; collective if it is the first call, or the first with device arrays."""
     operands = call.read()
@@ -207,8 +191,6 @@ def plan(call: Call) -> Plan:
 
 def tell(context: Context, word: Word, trouble: Exception | None) -> list[Word]:
     """Return all ranks' words on what comes before a call; raises what keeps any of them from it."""
-    context.heed()
-    context.stop(word.what, context.attempts + 1)
     words: list[Word] = context.exchange(word)
     settle(f"{word.what} #{context.calls}", words, trouble)
     return words

@@ -168,7 +168,6 @@ class Prepared:
         slot: its own.
         keep: arguments of the call, whose arrays live as long as the request.
         what: is kept of its starts among the calls made last.
-        attempt: number of the call by which it was made.
     """
 
     call: Call
@@ -179,16 +178,11 @@ class Prepared:
     slot: Slot
     keep: Any
     what: Decision
-    attempt: int
 
     def start(self) -> Any:
         """Start the call."""
         context, operands = self.call.context, self.operands
         context.check()
-        if context.barred:
-            context.heed()
-        if self.attempt in context.refusals.past:
-            raise context.refusals.past[self.attempt].error(f"start of {self.call.method.lower()}")
         if goes_straight(operands.device) and not (operands.before or operands.after):
             starts = context.recorder.starts
             starts.number = number = starts.number + 1

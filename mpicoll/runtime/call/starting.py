@@ -15,7 +15,6 @@ from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.call import execute
 from mpicoll.runtime.call.agreement import asked
 from mpicoll.runtime.call.call_key import call_key
-from mpicoll.runtime.call.conductor import refused
 from mpicoll.runtime.call.decision import Call, decided, is_repeatable, read, remember
 from mpicoll.runtime.call.flight import Flight, Prepared, enqueued, nothing_waits
 from mpicoll.runtime.context.context import Context
@@ -37,21 +36,8 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
         call: as it was made.
         known: an equal call, if one was found by the shortcut.
     """
-    context = call.context
-    context.check()
-    if context.barred:
-        context.heed()
-    before = context.calls + context.refused_calls  # as `attempts`, in less time
-    try:
-        return _begun(call, known)
-    except Exception as error:
-        refused(context, before, error)
-        raise
-
-
-def _begun(call: Call, known: Remembered | None) -> Any:
-    """Start a call that may be made; arguments as in `nonblocking`."""
     context, place, key = call.context, (), None
+    context.check()
     if known is None:
         place, cache = where(call.stream), context.cache
         key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
@@ -150,20 +136,6 @@ def _whole(operation: Operation, flight: Flight, trouble: Exception | None) -> R
 
 def persistent(call: Call) -> Prepared:
     """Plan and bind a call once; one that is remembered is only bound."""
-    context = call.context
-    before, lanes = context.attempts, context.persistent
-    try:
-        context.heed()
-        return _prepared(call)
-    except Exception as error:
-        refused(context, before, error)
-        if not asked():
-            context.persistent = lanes + 1  # as on ranks that have it, so that the next one has the same lane on all
-        raise
-
-
-def _prepared(call: Call) -> Prepared:
-    """Plan and bind a call that may be made."""
     context, place = call.context, where(call.stream)
     key = call_key(call.method, call.arguments, call.algorithm, call.rules, place)
     known = context.cache.find(key) or context.cache.find_anywhere(key)
@@ -197,7 +169,7 @@ def _prepared(call: Call) -> Prepared:
     keep, call.arguments = call.arguments, ()
     assert call.plan is not None
     what = Decision(found.without_arrays(), call.plan.of("persistent"), "start", call.entry.sequence)
-    return Prepared(call, what.plan, found, bound, sides[-1], taken[0], keep, what, context.attempts)
+    return Prepared(call, what.plan, found, bound, sides[-1], taken[0], keep, what)
 
 
 def _read_before(call: Call, known: Remembered) -> Operands:

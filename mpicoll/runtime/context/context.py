@@ -27,8 +27,7 @@ from mpicoll.runtime.mpi.waiter import Waiter, cores
 from mpicoll.runtime.progress import turns
 from mpicoll.runtime.progress.exchange import Routine, exchanged, met
 from mpicoll.runtime.progress.operations import COMMON, Operation
-from mpicoll.runtime.progress.refusals import Refusal
-from mpicoll.runtime.progress.reunion import begin, heed, part, swept
+from mpicoll.runtime.progress.refusals import Refusals
 from mpicoll.runtime.progress.traffic import Traffic
 from mpicoll.schedule.program import TAGS
 from mpicoll.schedule.topology import Topology
@@ -73,7 +72,6 @@ class Context(Traffic):
         attached: by path, what it keeps for the communicator, or in words why there is none.
         looks: raise what earlier calls have met on a device.
         others: what else is kept for the communicator, such as its groups.
-        mark: tag that nothing else has.
     """
 
     cuda_aware: cuda_aware.Awareness
@@ -95,7 +93,6 @@ class Context(Traffic):
         self.ready = False
         self.turn = threading.Lock()
         self.most_slots = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) // TAGS
-        self.mark = (self.most_slots - 1) * TAGS
         live.add(self)
         self.comm, request = plain.Idup()
         mine = agreed_settings(rules, self._table())
@@ -124,7 +121,7 @@ class Context(Traffic):
             raise
         if self.watch:
             self.watch.agree(self, facts[0].id, [one.address for one in facts])
-        self.refusals.possible = all(one.hears for one in facts) and self.size > 1
+        self.refusals = Refusals(self.comm, (self.most_slots - 1) * TAGS)
         self.cuda_aware = cuda_aware.agree([one.awareness for one in facts])
         hosts = [one.host for one in facts]
         here = hosts.count(hosts[self.rank])
@@ -152,27 +149,6 @@ class Context(Traffic):
         """Refuse what no call can be made on, and any call after one that stalled on a device."""
         super().check()
         self.look()
-
-    def heed(self) -> None:
-        """Meet all ranks before the first call after one that a rank has refused."""
-        if self.barred:
-            heed(self)
-
-    def meet_again(self) -> None:
-        """Begin to meet the other ranks, while a call waits for their words."""
-        begin(self)
-
-    def rescue(self, refusal: Refusal) -> None:
-        """End the blocking call that waits, by another thread."""
-        for slot in tuple(self.slots.values()):
-            for bound in tuple(slot.programs):
-                if bound.running:
-                    bound.interrupt(refusal.error(bound.name.format(self.calls)))
-
-    def drain(self) -> None:
-        """Throw away messages that have come; no call is on its way."""
-        for rank in range(self.size):
-            swept(self.comm, rank, self.mark)
 
     def look(self) -> None:
         """Raise what earlier calls have met on a device."""
@@ -256,7 +232,7 @@ class Context(Traffic):
     def own_slot(self) -> Slot:
         """Return a slot for a persistent request, with a lane of its own as far as there are tags."""
         self.persistent += 1
-        lane = 1 + (self.persistent - 1) % (self.most_slots - 2)  # the last one's first tag is the mark of reunions
+        lane = 1 + (self.persistent - 1) % (self.most_slots - 2)  # the last one's first tag is for refusals
         number = max((NONBLOCKING, *self.slots)) + 1  # only its lane is known to others
         slot = self.slots[number] = Slot(lane)
         return slot
@@ -284,7 +260,6 @@ class Context(Traffic):
         if self.freed:
             return
         self.settle()
-        part(self)
         with suppress(StalledError):  # then it is broken, and no rank is waited for
             self.look()
         self.looks.clear()

@@ -11,8 +11,6 @@ from mpi4py import MPI
 
 from mpicoll.runtime.context.context import Context, live
 from mpicoll.runtime.progress import faults, handles, turns
-from mpicoll.runtime.progress.rescuer import Rescuer
-from mpicoll.runtime.progress.reunion import part
 from mpicoll.runtime.progress.traffic import FORKED, refuse_after_finalize
 from mpicoll.settings import settings
 
@@ -96,10 +94,6 @@ def _close_all() -> None:
     """End what is in flight, and free what is left; a job in which a call has stalled ends, too."""
     if _forked or not MPI.Is_initialized() or MPI.Is_finalized():
         return
-    for context in list(live):
-        context.tell_end()
-        part(context)
-    Rescuer.end()
     stalled = next((context for context in live if context.broken), None)
     if stalled is None:
         turns.drain(LAST_SECONDS)

@@ -47,8 +47,7 @@ class RankFacts:
         host: name of its host.
         place: what tells its host from others; ranks of one host have the same.
         id: a random name; rank 0's becomes the communicator's.
-        address: where its calls are asked for, None where the system has no sockets.
-        hears: it can be told of refusals, and end calls that wait: by a thread that calls MPI meanwhile.
+        address: where its calls are asked for, None without a time limit.
         machine: its host.
         tables: rank 0's user's tuning tables, with which all ranks choose.
     """
@@ -59,7 +58,6 @@ class RankFacts:
     place: str
     id: str
     address: Address | None
-    hears: bool
     machine: MachineFacts
     tables: tuple[Text, ...]
 
@@ -80,8 +78,7 @@ def own_facts(mine: dict[str, Any], address: Address | None, rank: int) -> RankF
     host, awareness = MPI.Get_processor_name(), cuda_aware.decide()
     tables = tuning.users_tables() if rank == 0 else ()
     name, machine = secrets.token_hex(8), local(MPI.get_vendor()[0])
-    hears = address is not None and MPI.Query_thread() == MPI.THREAD_MULTIPLE
-    return RankFacts(mine, awareness, host, _place(), name, address, hears, machine, tables)
+    return RankFacts(mine, awareness, host, _place(), name, address, machine, tables)
 
 
 def _place() -> str:

@@ -16,7 +16,6 @@ from mpicoll.algorithms import registry
 from mpicoll.runtime.arguments.bufspec import is_in_place
 from mpicoll.runtime.arguments.methods import read_call
 from mpicoll.runtime.arguments.operands import Operands, check_options, is_stream
-from mpicoll.runtime.call.conductor import refused
 from mpicoll.runtime.call.decision import at_home
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.cuda.streams import address_of, current_address, given, is_captured, on
@@ -24,6 +23,7 @@ from mpicoll.runtime.groups.fused import FusedCalls, places_of, plan_of
 from mpicoll.runtime.groups.known import Known, kept
 from mpicoll.runtime.groups.packed import MOST, PACKABLE, PackedCalls, can_be_packed
 from mpicoll.runtime.paths import offer
+from mpicoll.runtime.progress import faults
 from mpicoll.settings import settings
 
 #: method, arguments, algorithm, stream
@@ -160,22 +160,19 @@ def _run_known(known_by: Hashable, calls: Callable[[], list[GroupedCall]], conte
     settled = settings.version, registry.changes[0], comm._rules  # on which a plan depends
     grouped, key = context.kept("groups", Grouped), (current_address(), settled, known_by)
     with grouped.turn:
-        context.heed()
-        before = context.attempts
+        parts = grouped.groups.find(key, lambda: _buffers(calls()))
+        if parts is None:
+            read = calls()
+            parts = _parts(read, context, grouped, settled)
+            if not any(part.before or part.after for part in parts):  # these hold their arrays
+                rest = [(call[1][_places(call[0]) :], call[3]) for call in read]
+                grouped.groups.note(key, parts, _buffers(read), keep=rest)
         try:
-            parts = grouped.groups.find(key, lambda: _buffers(calls()))
-            if parts is None:
-                read = calls()
-                parts = _parts(read, context, grouped, settled)
-                if not any(part.before or part.after for part in parts):  # these hold their arrays
-                    rest = [(call[1][_places(call[0]) :], call[3]) for call in read]
-                    grouped.groups.note(key, parts, _buffers(read), keep=rest)
             for part in parts:
                 part.run(calls, comm._run)
-        except BaseException as error:
-            refused(context, before, error)
-            if context.barred:  # a kernel may still use the arrays
-                context.hold(calls())
+        except BaseException:
+            if context.broken:  # a kernel may still use the arrays
+                faults.abandoned.append((context, calls()))
             raise
 
 

@@ -1,12 +1,11 @@
-"""The roll call: ranks are asked by UDP whether they have made a call, and told which calls others have refused.
+"""The roll call: ranks are asked by UDP whether they have made a call.
 
-Neither a dead rank nor a stuck MPI is in the way.  A process has one desk: a thread that answers at any time for
-this process's own calls.  A rank that has waited too long asks the desks of the others.
+Neither a dead rank nor a stuck MPI is in the way.  A process with a time limit has one desk: a thread that
+answers at any time for this process's own calls.  A rank that has waited too long asks the desks of the others.
 
     question   {"to": token, "nonce": n, "id": communicator, "birth": [group, ordinal]}
     answer     {"nonce": n, "calls": 7, "moved": 1203, "busy": false, "waiting": true, "outside": 12.5,
                 "last": [a row for each of the last calls]}
-    word       {"to": token, "id": communicator, "refused": [rank, number of the call, text of the error]}
 """
 
 from __future__ import annotations
@@ -81,9 +80,6 @@ class Asked(Protocol):
     def waiting(self) -> bool:
         """True while a call on it waits here that has a limit of its own."""
 
-    def hear(self, rank: int, number: int, text: str) -> None:
-        """Hear that a rank has refused a call."""
-
 
 class Desk(threading.Thread):
     """This process's answers, given by a thread of its own.
@@ -142,12 +138,7 @@ class Desk(threading.Thread):
             question = json.loads(data)
             if question["to"] != self.address.token:
                 return None
-            context = self.contexts.get(question["id"])
-            if "refused" in question:
-                if context is not None:
-                    context.hear(*question["refused"])
-                return None
-            birth = question["birth"]
+            context, birth = self.contexts.get(question["id"]), question["birth"]
             if context is not None:
                 now = time.monotonic()
                 last = tuple(context.recorder.told(now))
@@ -194,20 +185,6 @@ def ask(desks: dict[int, Address], context_id: str, birth: tuple[int, int] | Non
                         _send(own, desks[rank], here, {"nonce": nonce, "id": context_id, "birth": birth})
             _collect(own, nonces, answers)
     return answers
-
-
-def tell(desks: dict[int, Address], context_id: str, refused: tuple[int, int, str]) -> None:
-    """Tell ranks that a call was refused; returns at once.
-
-    Args:
-        desks: address of each rank that is told.
-        context_id: the communicator.
-        refused: (rank that has refused it, number of the call, text of the error).
-    """
-    here = socket.gethostname()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
-        for desk in desks.values():
-            _send(own, desk, here, {"id": context_id, "refused": refused})
 
 
 def _send(own: socket.socket, desk: Address, here: str, question: dict[str, Any]) -> None:

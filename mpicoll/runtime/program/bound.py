@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -59,7 +59,6 @@ class Bound:
         mobile: it is aimed at arrays before each run.
         aim: makes the next run work on input and output at these addresses, where it is mobile.
         keep: lives as long as the program, such as the operator by whose identity it is known.
-        cancelled: messages whose receives were cancelled while they were waited for.
     """
 
     observer: ClassVar[Observer | None] = None
@@ -84,7 +83,6 @@ class Bound:
     keep: object = None
     nbytes: list[int] = field(default_factory=list)
     messages: list[list[MPI.Prequest]] = field(default_factory=list)
-    cancelled: set[int] = field(default_factory=set)
 
     def add(self, kind: str, *actions: Action | None, poll: Poll | None = None) -> None:
         """Append actions of a kind; `poll` belongs to each of them."""
@@ -99,9 +97,12 @@ class Bound:
         if self.observer is not None:
             self.observer.run(self)
             return
-        self.running = True
-        for self.reached, action in enumerate(self.actions):  # noqa: B020  (wanted where an action does not return)
-            action()
+        position, self.running = 0, True
+        try:
+            for position, action in enumerate(self.actions):  # noqa: B007  (wanted where an action raises)
+                action()
+        finally:
+            self.reached = position
         self.running = False
         if self.retired:
             self.free()
@@ -123,53 +124,13 @@ class Bound:
         """Return the bytes of the messages for which the action at a position waits."""
         return sum(self.nbytes[t] for t in self.waits.get(position, ()))
 
-    def interrupt(self, error: Exception) -> None:
-        """Make the run under way, by another thread, raise an error after the action that it is at.
-
-        Receives for which that action waits are cancelled.  It may be said again, for the run may have gone on
-        meanwhile; but no receive is cancelled twice, which would harm Open MPI.  Nor is one asked whether it is
-        complete: Open MPI says so of all that another thread waits for.
-        """
-
-        def raising() -> None:
-            raise error
-
-        self.alive, length = False, len(self.kinds) + 1  # the last action has one behind it, too
-        self.polls[:], self.actions[:] = [None] * length, [raising] * length
-        awaited = set(self.waits.get(self.reached, ())) - self.cancelled
-        self.cancelled |= awaited
-        for request in self._receives(awaited):
-            with suppress(MPI.Exception):  # it has ended
-                request.Cancel()
-
-    def cancel(self) -> None:
-        """Cancel all receives that are under way."""
-        for request in self._receives(range(len(self.messages))):
-            if not _is_complete(request):
-                request.Cancel()
-
-    def _receives(self, transfers: Iterable[int]) -> list[MPI.Prequest]:
-        """Return the requests of transfers that receive; those that send end where they are received."""
-        program = self.program
-        assert program is not None
-        return [request for t in transfers if not program.transfers[t].sends for request in self.messages[t]]
-
-    def is_over(self) -> bool:
-        """Tell whether no message is under way."""
-        return all([_is_complete(request) for request in self.requests])
-
-    def settled(self, position: int, patience: float = SETTLE) -> bool:
-        """After an error at a position: tell whether all messages were sent and received all the same.
-
-        Args:
-            position: of the action that raised.
-            patience: seconds that they may take.
-        """
+    def settled(self, position: int) -> bool:
+        """After an error at a position: tell whether all messages were sent and received all the same."""
         self.alive = False
         if position <= self.last_start:
             return False
-        end = time.monotonic() + patience
-        while not self.is_over():
+        end = time.monotonic() + SETTLE
+        while not all([_is_complete(request) for request in self.requests]):
             if time.monotonic() > end:
                 return False
         return True

@@ -38,11 +38,11 @@ class Operation:
         result: of the routine, if it sets one.
         bound: the program that runs, an empty one before.
         number: of the call on its communicator.
-        attempt: the same, among those that were refused, too.
         started: all of its messages are started, or it has ended.
         done: it has ended.
         own: what it waits for is this rank's own work, which may take its time.
         ran: its program has begun.
+        refused: another rank's call has raised.
         error: the error with which it has ended.
         complete: waits on the host for what it has enqueued on a device.
         entry: of its call among those made last, None where there is none.
@@ -50,15 +50,16 @@ class Operation:
 
     name = ""
     bound = NOTHING
-    position = moved = attempt = 0
+    position = moved = 0
     device = -1
     condition: Condition | None = None
-    started = done = own = ran = False
+    started = done = own = ran = refused = False
     result: Any = None
     error: BaseException | None = None
     complete: Callable[[], None] | None = None
     patience: faults.Patience | None = None
     routine: Routine[Any] | None = None
+    shares_errors = False
     entry: Entry | None = None
 
     def __init__(
@@ -85,7 +86,7 @@ class Operation:
         """
         self.entry = entry
         self.traffic, self.keep, self.device, self.lane = traffic, keep, device, lane
-        self.number, self.attempt, self.scope = traffic.calls, traffic.attempts, settings.scope()
+        self.number, self.scope = traffic.calls, settings.scope()
         if name:
             self.name = name
         self.routine = make(self)
@@ -94,7 +95,7 @@ class Operation:
     def _begin(self) -> None:
         """Take its place behind the last operation of its lane, and go on as far as that goes without waiting."""
         traffic, lane = self.traffic, self.lane
-        limit, _, threaded, _, _ = modes()
+        limit, self.shares_errors, threaded, _, _ = modes()
         if limit > 0:
             self.patience = faults.Patience(limit)
         with lock:
@@ -155,7 +156,8 @@ class Operation:
                 if self._goes_through(routine):
                     self._end()
                     return
-                self._heed()
+                if self.shares_errors:
+                    self._heed_refusals()
                 if self.patience and not self.own and self.patience.is_over(self.moved):
                     self._give_up(self._stall(self.patience))
         except BaseException as error:
@@ -165,16 +167,13 @@ class Operation:
             if not isinstance(error, Exception):
                 raise
 
-    def _heed(self) -> None:
-        """Raise what another rank's call has raised, where this one waits for its messages, and not for its word."""
+    def _heed_refusals(self) -> None:
+        """Raise what another rank's call has raised, where ranks share their errors."""
         refusals = self.traffic.refusals
-        pending = refusals.pending
-        if pending is None:
-            return
-        if not self.ran and pending.number < self.attempt:
-            self.traffic.meet_again()
-        elif self.ran and refusals.is_due(self.attempt):
-            raise pending.error(self.title())
+        error = refusals.look(self.number, self.title()) if refusals else None
+        if error is not None:
+            self.refused = True
+            raise error
 
     def title(self) -> str:
         """Return the call with its number, for messages."""
@@ -198,8 +197,8 @@ class Operation:
         if not isinstance(error, Exception):
             self.error = RuntimeError(f"{name}: rank {self.traffic.rank}: {error!r} came in the middle of a step")
         self.traffic.spoiled(self.bound, self.position, error)
-        if self.ran:
-            self.traffic.refuse(error, self.attempt)
+        if self.shares_errors and self.ran and not self.refused and self.traffic.refusals:
+            self.traffic.refusals.post(self.number, error, final=bool(self.traffic.broken))
         self._end()
 
     def _stall(self, patience: faults.Patience) -> StalledError | None:
@@ -230,12 +229,9 @@ class Operation:
             self.entry.end(self.error)
         if self._may_be_written():
             faults.abandoned.append((self.traffic, self.keep, self.routine, self.condition))
-        else:
-            if self.error is not None:
-                self.traffic.hold(self.keep)
-            if self.routine is not None:
-                with suppress(ValueError):  # it is running now
-                    self.routine.close()
+        elif self.routine is not None:
+            with suppress(ValueError):  # it is running now
+                self.routine.close()
         self.keep = self.condition = None
 
     def _may_be_written(self) -> bool:
@@ -254,11 +250,6 @@ def steps(operation: Operation, bound: Bound, first: int = 0) -> Routine[None]:
 
 def _actions(operation: Operation, bound: Bound, first: int) -> Routine[None]:
     """Do a program's actions, each once it would return at once."""
-    refusals = operation.traffic.refusals
-    if refusals.meeting:
-        yield lambda: not refusals.meeting
-    if operation.traffic.barred and not first:
-        operation.traffic.stop(bound.name.format(operation.number), operation.attempt)
     operation.bound, operation.ran = bound, True
     operation.started = bound.last_start < first
     traffic, polls = operation.traffic, bound.polls

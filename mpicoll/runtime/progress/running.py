@@ -22,8 +22,6 @@ def run(bound: Bound, traffic: Traffic) -> None:
     A program that only launches ends on the device.  Its end is awaited where messages are in flight: the
     caller may wait for the device next, and nobody would advance what other ranks wait for before they launch.
     """
-    if traffic.barred:
-        traffic.stop(bound.name.format(traffic.calls), traffic.attempts)
     if in_flight or bound.limited:
         messages = any(not o.started or o.bound.requests for o in in_flight)
         alone = not in_flight and bound.device < 0 and not modes()[1]
@@ -74,6 +72,5 @@ def failed(bound: Bound, traffic: Traffic, error: BaseException) -> None:
     """Note that a program raised while it ran by itself; raises the error with more words, if there are any."""
     raised = faults.explained(error, bound.name.format(traffic.calls), traffic.rank, bound.pending(bound.reached))
     traffic.spoiled(bound, bound.reached, error)
-    traffic.refuse(error, traffic.attempts)
     if raised is not error:
         raise raised from error

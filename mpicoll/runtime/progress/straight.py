@@ -61,7 +61,7 @@ class Straight(Operation):
             what: is kept of it there.
         """
         self.traffic, self.bound, self.keep, self.lane, self.slot = traffic, bound, keep, lane, slot
-        self.number, self.attempt = traffic.calls, traffic.calls + traffic.refused_calls
+        self.number = traffic.calls
         if recent is not None:
             place, began = number & MASK, monotonic()
             recent.what[place], recent.began[place], self.kept = what, began, (recent, place, began)
@@ -79,20 +79,14 @@ class Straight(Operation):
                 self._end()
                 if self.bound.retired:
                     self.bound.free()
-            elif self.patience or self.traffic.barred:
-                self._wait_on()
+            elif self.patience and self.patience.is_over(self.position):
+                self._give_up(self._stall(self.patience))
         except BaseException as error:
             if not isinstance(error, Exception) and not self.acting:
                 raise  # interrupted while it waited: nothing is lost, it can be waited for again
             self._fail(error)
             if not isinstance(error, Exception):
                 raise
-
-    def _wait_on(self) -> None:
-        """Give up where another rank has refused the call, or where it has waited for too long."""
-        self._heed()
-        if self.patience and self.patience.is_over(self.position):
-            self._give_up(self._stall(self.patience))
 
     def wait(self) -> None:
         """Return once it has ended, having advanced all operations meanwhile."""
@@ -114,8 +108,6 @@ class Straight(Operation):
             self.condition = None
         if not self.position:
             self.traffic.check()
-            if self.traffic.barred:
-                self.traffic.stop(self.title(), self.attempt)
         bound, traffic = self.bound, self.traffic
         actions, polls, end = bound.actions, bound.polls, len(bound.actions)
         while self.position < end:

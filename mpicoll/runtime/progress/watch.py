@@ -10,7 +10,6 @@ from mpi4py import MPI
 from mpicoll.recorder.history import CallRecord
 from mpicoll.runtime.mpi import roll_call
 from mpicoll.runtime.progress.faults import Patience
-from mpicoll.settings import settings
 
 #: bytes per second below which a link counts as stuck: what is on its way extends the limit accordingly
 SLOWEST = 1e6
@@ -38,18 +37,6 @@ class Watch:
         world.Free()
         self.birth = self.desk.born(self.world_ranks)
         self.answers: dict[int, roll_call.Answer] = {}
-
-    @classmethod
-    def of(cls, parent: MPI.Intracomm) -> Watch | None:
-        """Return the watch of a communicator, None where there is nobody to ask, or no way to."""
-        try:
-            return cls(parent) if parent.size > 1 or settings.timeout > 0 else None
-        except OSError:
-            return None
-
-    def tell(self, refused: tuple[int, int, str]) -> None:
-        """Tell the other ranks that a call was refused; as `roll_call.tell`."""
-        roll_call.tell(self._desks(), self.id, refused)
 
     def agree(self, traffic: roll_call.Asked, name: str, addresses: Iterable[roll_call.Address | None]) -> None:
         """Take what the desk tells of, the communicator's name among the desks, and where its ranks are asked."""
@@ -81,14 +68,10 @@ class Watch:
 
     def _ask(self) -> dict[int, roll_call.Address]:
         """Ask the other ranks, and return the desks of those that can be asked."""
-        desks = self._desks()
+        directory, me = self.desk.directory, self.rank
+        desks = {r: directory[w] for r, w in enumerate(self.world_ranks) if r != me and w in directory}
         self.answers = roll_call.ask(desks, self.id, None if self.id else self.birth)
         return desks
-
-    def _desks(self) -> dict[int, roll_call.Address]:
-        """Return the desks of the other ranks, of those that can be asked."""
-        directory, me = self.desk.directory, self.rank
-        return {r: directory[w] for r, w in enumerate(self.world_ranks) if r != me and w in directory}
 
     def last_calls(self, *, again: bool = True) -> dict[int, list[CallRecord]]:
         """Return the last calls of the other ranks that answer, asked now or, not `again`, before."""
