@@ -36,6 +36,9 @@ def report_at_end(mpi: Any) -> None:
     _mine.append((os.getpid(), file))
     if file:  # what this process starts has reports of its own, but must not write over this one
         os.environ[TABLE["standin"].variable] = "report"
+    from mpicoll.runtime.progress import faults  # which needs MPI, and so must wait for it
+
+    faults.last_acts.append(lambda: report(mpi))
     own = mpi.Finalize
 
     @wraps(own)

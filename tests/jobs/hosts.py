@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from jobs.runner import is_mpich
 
@@ -57,17 +61,35 @@ class Hosts:
     names: tuple[str, str]
     launcher: Path
 
-    def options(self, ranks: tuple[int, int]) -> list[str]:
-        """Return mpirun's options for so many ranks on each host, without clean-up when one of them dies."""
+    def options(self, ranks: tuple[int, int], *, outlive: bool = False) -> list[str]:
+        """Return mpirun's options for so many ranks on each host.
+
+        Args:
+            ranks: of each host.
+            outlive: ranks live on when another one dies.
+        """
         places = ",".join(f"{name}:{count}" for name, count in zip(self.names, ranks, strict=True))
         if is_mpich():
-            start = ["-launcher", "ssh", "-launcher-exec", str(self.launcher), "-iface", WIRE]
-            return ["-disable-auto-cleanup", *start, "-hosts", places]
-        return ["--continuous", "--prtemca", "plm_ssh_agent", str(self.launcher), "--bind-to", "none", "--host", places]
+            start = ["-launcher", "ssh", "-launcher-exec", str(self.launcher), "-iface", WIRE, "-hosts", places]
+            return ["-disable-auto-cleanup", *start] if outlive else start
+        start = ["--prtemca", "plm_ssh_agent", str(self.launcher), "--bind-to", "none", "--host", places]
+        return ["--continuous", *start] if outlive else start
 
     def on_first(self, command: list[str]) -> list[str]:
         """Return a command that runs another one on the first host."""
         return [str(self.launcher), self.names[0], *command]
+
+    def cut(self, host: int) -> None:
+        """Take the link of a host down."""
+        do(f"ip -n {self.names[host]} link set {WIRE} down")
+
+    def join(self, host: int) -> None:
+        """Put the link of a host up again."""
+        do(f"ip -n {self.names[host]} link set {WIRE} up")
+
+    def kill(self, host: int) -> None:
+        """Kill all processes of a host."""
+        _kill_all(self.names[host])
 
     def slow(self, rate: str) -> str:
         """Let so much through the wire; returns why that cannot be had, "" if it can."""
@@ -79,20 +101,33 @@ class Hosts:
         return ""
 
 
+@functools.cache
 def unavailable() -> str:
     """Return why there can be no hosts here, "" if there can."""
     if os.geteuid():
         return "hosts need root"
     missing = [name for name in ("ip", "unshare") if shutil.which(name) is None]
     if missing:
-        return f"hosts need {' and '.join(missing)}"
-    made = subprocess.run(["unshare", "--net", "--uts", "true"], capture_output=True, text=True, check=False)
-    return f"no namespaces can be made here: {made.stderr.strip()}" if made.returncode else ""
+        return f"hosts need {' and '.join(missing)} (Debian: iproute2, util-linux)"
+    name = f"mpicoll-{os.getpid()}-0"
+    try:
+        do(f"ip netns add {name}")
+        do(f"ip -n {name} link add {WIRE} type veth peer name other")
+        do(f"ip netns exec {name} unshare --uts true")
+    except subprocess.CalledProcessError as error:
+        return f"no hosts can be made here: {error.stderr.strip()}"
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+    return ""
 
 
 @contextmanager
 def two_hosts(folder: Path) -> Iterator[Hosts]:
-    """Make two hosts, and remove them in the end with all that runs there."""
+    """Make two hosts, and remove them in the end with all that runs there; the test is skipped where that fails."""
+    trouble = unavailable()
+    if trouble:
+        pytest.skip(trouble)
+    _remove_leftovers()
     names = (f"mpicoll-{os.getpid()}-1", f"mpicoll-{os.getpid()}-2")
     launcher = folder / "launcher"
     launcher.write_text(LAUNCHER)
@@ -131,11 +166,24 @@ def _wait_for_link(name: str) -> None:
         time.sleep(0.02)
 
 
-def _remove(name: str) -> None:
+def _kill_all(name: str) -> None:
+    """Kill all processes of a host, if it is there."""
     listed = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
     for process in listed.stdout.split():
-        subprocess.run(["kill", "-9", process], check=False)
-    subprocess.run(["ip", "netns", "delete", name], check=False)
+        with suppress(ProcessLookupError):
+            os.kill(int(process), signal.SIGKILL)
+
+
+def _remove_leftovers() -> None:
+    """Remove the hosts of processes that were killed."""
+    for etc in ETC.glob("mpicoll-*-[12]"):
+        if not Path("/proc", etc.name.split("-")[1]).exists():
+            _remove(etc.name)
+
+
+def _remove(name: str) -> None:
+    _kill_all(name)
+    subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
     shutil.rmtree(ETC / name, ignore_errors=True)
     with suppress(OSError):  # others' are there
         ETC.rmdir()

@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ class Job:
 
     def __init__(self, folder: Path, command: list[Any], **environment: str) -> None:
         """Start."""
+        self.folder = folder
         self.process = subprocess.Popen(
             list(map(str, command)),
             cwd=folder,
@@ -96,9 +98,20 @@ class Job:
         self.ending = ended - max((float(when) for _, _, when in words), default=ended)
         return self
 
+    def told(self, name: str) -> str:
+        """Return the text of a file that the job writes; the test fails if that takes too long."""
+        file, end = self.folder / name, time.monotonic() + LIMIT
+        while not file.exists():
+            ended = self.process.poll() is not None and not file.exists()
+            if ended or time.monotonic() > end:
+                pytest.fail(f"the job did not write {name} {'at all' if ended else f'in {LIMIT} s'}\n{self._stopped()}")
+            time.sleep(0.02)
+        return file.read_text()
+
     def _stopped(self) -> str:
-        """Return what a job printed that is ended by force."""
-        os.killpg(self.process.pid, signal.SIGTERM)  # mpirun ends its ranks
+        """Return what a job printed that is ended by force, if it has not ended."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGTERM)  # mpirun ends its ranks
         try:
             return self.process.communicate(timeout=10)[0]
         except subprocess.TimeoutExpired as late:

@@ -26,7 +26,7 @@ def test_a_killed_rank_ends_the_job(job):
 def test_a_killed_rank_is_named_where_the_launcher_lets_the_others_live(plain):
     """It does not answer; the message comes first, and then the process leaves."""
     if is_mpich():
-        pytest.skip("MPICH's launcher ends all ranks of a host; test_hosts.py has another host")
+        pytest.skip("MPICH's launcher ends all ranks of a host; test_lost_hosts.py has another host")
     body = """
         mpicoll.settings.timeout = 0.5
         last_words()
@@ -39,6 +39,20 @@ def test_a_killed_rank_is_named_where_the_launcher_lets_the_others_live(plain):
     assert "rank 0: StalledError" in ended.output
     assert "; no answer from rank 1 on " in ended.output
     ended.ends_soon()
+
+
+def test_a_rank_that_is_at_its_end_is_not_missing(plain):
+    """Whoever waited for it in vain ends with it, at once: it has told them, and MPI's end keeps it from answering."""
+    body = """
+        if rank != 1:
+            mpicoll.settings.timeout = 0.5
+            error, _ = raised(used)
+            assert isinstance(error, mpicoll.StalledError), error
+            assert "1 on " in str(error), error
+            mpicoll.settings.timeout = 100  # after which the job would be aborted
+        last_words()
+    """
+    plain(body, MPICOLL_TIMEOUT="30").is_clean()
 
 
 @pytest.mark.case("HANG-EXC")

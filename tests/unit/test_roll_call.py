@@ -113,6 +113,20 @@ def test_births_are_the_same_in_every_process(desk):
     other.socket.close()
 
 
+def test_desks_hear_who_is_at_the_end_of_its_program(desk, monkeypatch):
+    """The one that is not there does no harm."""
+    other = Desk()
+    other.directory = {0: replace(desk.address, port=9), 1: desk.address}
+    monkeypatch.setattr(Desk, "_only", other)
+    Desk.leave(7)
+    assert ask({0: desk.address}, "", None)  # what came before it was read
+    assert desk.left == {7}
+    for word in ([], {}, None):  # no rank
+        assert sent(desk, json.dumps({"to": desk.address.token, "left": word}).encode()) is None
+    assert desk.left <= {7, None}
+    other.socket.close()
+
+
 def test_who_does_not_know_the_token_hears_nothing(desk):
     desk.contexts["one"] = context = Context()
     assert sent(desk, json.dumps(question(desk)).encode()) == {"nonce": 5, **CALLS}

@@ -1,5 +1,6 @@
 """Time limits: when a call has waited for too long, and whether anybody is to blame."""
 
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -107,7 +108,8 @@ class Scene:
         self.asked, self.nbytes, self.broken = [], 0, None
         monkeypatch.setattr(roll_call, "ask", self.ask)
         self.watch = watch = Watch.__new__(Watch)
-        watch.desk = SimpleNamespace(directory=self.known)
+        watch.desk = SimpleNamespace(directory=self.known, left=set())
+        watch.silent = {}
         watch.size, watch.rank, watch.id, watch.birth = self.size, self.rank, "id", (1, 2)
         watch.world_ranks = tuple(range(self.size))
         self.operation = SimpleNamespace(
@@ -246,6 +248,67 @@ def test_bytes_on_a_slow_link_extend_the_limit(scene):
     for idle, slow in ((LIMIT + 3, True), (LIMIT + 11.9, True), (LIMIT + 12.1, False)):
         scene.patience.idle = idle
         assert (scene.verdict() is None) is slow
+
+
+def test_ranks_that_give_no_answer_are_excused_by_bytes_for_a_while_only(scene):
+    """Each answer begins that anew."""
+    scene.nbytes = int(watch.SLOWEST) * 1000
+    heard = scene.answers.pop(3)
+    begin = scene.patience.idle
+    for idle, slow in ((0, True), (watch.UNHEARD - 0.1, True), (watch.UNHEARD + 0.1, False)):
+        scene.patience.idle = begin + idle
+        assert (scene.verdict() is None) is slow
+    scene.answers[3] = heard
+    assert scene.verdict() is None
+    del scene.answers[3]
+    assert scene.verdict() is None
+    scene.patience.idle += watch.UNHEARD + 0.1
+    assert scene.verdict() == "no answer from rank 3 on host1"
+
+
+def test_ranks_that_gave_no_answer_are_missing_until_they_do_or_have_left(scene):
+    scene.watch.world_ranks = (4, 5, 6, 7)
+    scene.known = scene.watch.desk.directory = {rank + 4: address for rank, address in scene.known.items()}
+    assert scene.watch.missing() == ""
+    heard = {rank: scene.answers.pop(rank) for rank in (0, 2, 3)}
+    assert scene.verdict() == "no answer from ranks 0 on host0, 2 on host1, 3 on host1"
+    assert scene.watch.missing() == "ranks 0 on host0, 2 on host1, 3 on host1"
+    scene.answers[2] = heard[2]
+    assert scene.watch.missing() == "ranks 0 on host0, 3 on host1"
+    del scene.answers[2]
+    assert scene.watch.missing() == "ranks 0 on host0, 3 on host1"
+    scene.watch.desk.left.add(7)
+    assert scene.watch.missing() == "rank 0 on host0"
+    scene.watch.desk.left.add(4)
+    assert scene.watch.missing() == ""
+    assert scene.verdict() == "no answer from rank 2 on host1; ranks 0 on host0, 3 on host1 at the end of the program"
+    assert scene.watch.missing() == "rank 2 on host1"
+
+
+@pytest.mark.parametrize("answers", [1, 3, 99])
+def test_the_job_is_aborted_if_a_rank_is_missing_for_too_long(monkeypatch, clock, capfd, answers):
+    """Else MPI ends."""
+    done, asked = [], []
+
+    def missing():
+        clock.time += 1
+        asked.append(1)
+        return "rank 2 on b" if len(asked) < answers else ""
+
+    def abort(code):
+        done.append(f"abort {code}")
+        raise SystemExit
+
+    world = SimpleNamespace(Abort=abort, rank=0)
+    monkeypatch.setattr(faults, "MPI", SimpleNamespace(COMM_WORLD=world))
+    monkeypatch.setattr(faults, "last_acts", [lambda: done.append("act")])
+    monkeypatch.setattr(faults, "_finalize_within", lambda seconds, why: done.append(f"finalize {seconds} {why}"))
+    with suppress(SystemExit):
+        faults.end_within(5, "bcast #2", missing)
+    assert done == (["act", "abort 1"] if answers == 99 else ["finalize 5 bcast #2"])
+    said = "mpicoll: this job is aborted if there is no answer from rank 2 on b within 5 s after: bcast #2\n"
+    assert capfd.readouterr().err == (said if answers > 1 else "")
+    assert len(asked) == min(answers, 5)
 
 
 def test_before_ranks_have_exchanged_addresses_they_cannot_be_asked(scene):

@@ -10,6 +10,7 @@ from typing import Any
 from mpi4py import MPI
 
 from mpicoll.runtime.context.context import Context, live
+from mpicoll.runtime.mpi.roll_call import Desk
 from mpicoll.runtime.progress import faults, handles, turns
 from mpicoll.runtime.progress.traffic import FORKED, refuse_after_finalize
 from mpicoll.settings import settings
@@ -94,11 +95,14 @@ def _close_all() -> None:
     """End what is in flight, and free what is left; a job in which a call has stalled ends, too."""
     if _forked or not MPI.Is_initialized() or MPI.Is_finalized():
         return
-    stalled = next((context for context in live if context.broken), None)
-    if stalled is None:
+    Desk.leave(MPI.COMM_WORLD.rank)
+    stalled = [context for context in live if context.broken]
+    if not stalled:
         turns.drain(LAST_SECONDS)
     handles.Attendant.end()
     for context in list(live):
         context.close()
-    if stalled is not None:
-        faults.finalize_within(max(settings.timeout or stalled.limit, LAST_SECONDS), stalled.broken)
+    if stalled:
+        first, watches = stalled[0], [context.watch for context in stalled if context.watch]
+        seconds = max(settings.timeout or first.limit, LAST_SECONDS)
+        faults.end_within(seconds, first.broken, lambda: next(filter(None, (w.missing() for w in watches)), ""))

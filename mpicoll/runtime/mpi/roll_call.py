@@ -6,6 +6,7 @@ answers at any time for this process's own calls.  A rank that has waited too lo
     question   {"to": token, "nonce": n, "id": communicator, "birth": [group, ordinal]}
     answer     {"nonce": n, "calls": 7, "moved": 1203, "busy": false, "waiting": true, "outside": 12.5,
                 "last": [a row for each of the last calls]}
+    goodbye    {"to": token, "left": 3}
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class Desk(threading.Thread):
     Attributes:
         address: where it is asked.
         directory: addresses of desks that were heard of, by rank in COMM_WORLD.
+        left: ranks in COMM_WORLD that are at the end of their program: from MPI's end nobody answers.
     """
 
     _only: Desk | None = None
@@ -102,6 +104,7 @@ class Desk(threading.Thread):
         self.directory: dict[int, Address] = {}
         self.contexts: WeakValueDictionary[str, Asked] = WeakValueDictionary()
         self.births: Counter[int] = Counter()
+        self.left: set[int] = set()
 
     @classmethod
     def open(cls) -> Desk:
@@ -111,6 +114,14 @@ class Desk(threading.Thread):
                 cls._only = cls()
                 cls._only.start()
             return cls._only
+
+    @classmethod
+    def leave(cls, rank: int) -> None:
+        """Tell all desks, if this process has one, that its program is at its end; `rank` is its own in COMM_WORLD."""
+        if cls._only is not None:
+            here = socket.gethostname()
+            for desk in list(cls._only.directory.values()):
+                _send(cls._only.socket, desk, here, {"left": rank})
 
     def born(self, ranks: tuple[int, ...]) -> tuple[int, int]:
         """Return (group, ordinal) of a communicator that was used for the first time, and count it.
@@ -137,6 +148,9 @@ class Desk(threading.Thread):
         try:
             question = json.loads(data)
             if question["to"] != self.address.token:
+                return None
+            if "left" in question:
+                self.left.add(question["left"])
                 return None
             context, birth = self.contexts.get(question["id"]), question["birth"]
             if context is not None:

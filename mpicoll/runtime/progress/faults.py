@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from mpi4py import MPI
@@ -20,6 +22,8 @@ WATCHED = 2 * roll_call.GRACE
 
 #: memory of calls that broke their communicators, into which messages may still come: it is never given back
 abandoned: list[object] = []
+#: what a program does before it ends the job
+last_acts: list[Callable[[], None]] = []
 
 
 class Patience:
@@ -31,6 +35,7 @@ class Patience:
         limit: seconds that it may take.
         idle: seconds so far.
         moves: steps of the other ranks when they were asked, None before that.
+        silence: seconds idle when some of them gave no answer for the first time, None if all do.
     """
 
     def __init__(self, limit: float) -> None:
@@ -38,6 +43,7 @@ class Patience:
         self.limit = self.most = limit
         self.moved, self.idle, self.looked = -1, 0.0, time.monotonic()
         self.moves: int | None = None
+        self.silence: float | None = None
 
     def is_over(self, moved: int) -> bool:
         """Tell whether an operation that has made so many moves has waited for too long, asked by one who waits."""
@@ -45,7 +51,7 @@ class Patience:
             return False
         now = time.monotonic()
         if moved != self.moved:
-            self.moved, self.idle, self.most, self.moves = moved, 0.0, self.limit, None
+            self.moved, self.idle, self.most, self.moves, self.silence = moved, 0.0, self.limit, None, None
         else:
             self.idle += min(now - self.looked, self.limit / LOOKS)
         self.looked = now
@@ -55,6 +61,11 @@ class Patience:
     def watched(self) -> bool:
         """True while somebody looks, so that the limit is kept."""
         return time.monotonic() - self.looked < WATCHED
+
+    def unheard(self, silent: bool) -> float:
+        """Return the seconds for which some ranks have given no answer whenever they were asked; `silent`: now, too."""
+        self.silence = None if not silent else self.idle if self.silence is None else self.silence
+        return 0.0 if self.silence is None else self.idle - self.silence
 
     def extend(self) -> None:
         """Grant half of the limit more."""
@@ -79,13 +90,41 @@ def explained(error: BaseException, name: str, rank: int, pending: str) -> BaseE
     return TransportError(f"{text}: MPI says {what!r}; see whether all ranks and hosts are alive")
 
 
-def finalize_within(seconds: float, why: str) -> None:
+def end_within(seconds: float, why: str, missing: Callable[[], str]) -> None:
+    """End MPI, or the job if ranks are missing for so long: MPI's end would wait for them, without the launcher.
+
+    An abort reaches the launcher.  It ends ranks that are frozen, and leaves where a host is lost.
+
+    Args:
+        seconds: that missing ranks have, and then MPI's end.
+        why: what has broken a communicator.
+        missing: returns in words the ranks that do not answer, "" if all do.
+    """
+    sys.stdout.flush()  # the interpreter does it later
+    end, who = time.monotonic() + seconds, missing()
+    if who:
+        _say(f"this job is aborted if there is no answer from {who} within {seconds:g} s after: {why}")
+    while who and time.monotonic() < end:
+        who = missing()
+    if who:
+        for act in last_acts:
+            act()
+        MPI.COMM_WORLD.Abort(1)
+    roll_call.Desk.leave(MPI.COMM_WORLD.rank)  # again: what was not reached before may be now
+    _finalize_within(seconds, why)
+
+
+def _finalize_within(seconds: float, why: str) -> None:
     """End MPI; where that takes too long, because a rank never comes, end the process instead.
 
     MPI's end keeps the interpreter's lock, so that only a timer which needs no Python can end the process.
     """
-    os.write(2, f"mpicoll: this process leaves if MPI does not end within {seconds:g} s after: {why}\n".encode())
+    _say(f"this process leaves if MPI does not end within {seconds:g} s after: {why}")
     with Path(os.devnull).open("w") as nowhere:
         faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
         MPI.Finalize()
         faulthandler.cancel_dump_traceback_later()
+
+
+def _say(text: str) -> None:
+    os.write(2, f"mpicoll: {text}\n".encode())

@@ -13,6 +13,8 @@ from mpicoll.runtime.progress.faults import Patience
 
 #: bytes per second below which a link counts as stuck: what is on its way extends the limit accordingly
 SLOWEST = 1e6
+#: seconds for which bytes on their way excuse ranks that give no answer: a slow link lets some of them through
+UNHEARD = 20.0
 #: said where nobody can be asked
 UNWATCHED = "set MPICOLL_TIMEOUT from the start, and the message names the ranks that are missing"
 
@@ -24,6 +26,7 @@ class Watch:
         id: the communicator's name among the desks, "" before ranks have agreed on it.
         address: of this process's desk.
         answers: of the other ranks, when they were asked last.
+        silent: ranks with a desk that did not answer when a call stalled.
     """
 
     def __init__(self, parent: MPI.Intracomm) -> None:
@@ -37,6 +40,7 @@ class Watch:
         world.Free()
         self.birth = self.desk.born(self.world_ranks)
         self.answers: dict[int, roll_call.Answer] = {}
+        self.silent: dict[int, roll_call.Address] = {}
 
     def agree(self, traffic: roll_call.Asked, name: str, addresses: Iterable[roll_call.Address | None]) -> None:
         """Take what the desk tells of, the communicator's name among the desks, and where its ranks are asked."""
@@ -62,9 +66,21 @@ class Watch:
         before, patience.moves = patience.moves, sum(answer.moved for answer in answers.values())
         moving = not silent and (before is None or before != patience.moves)
         working = bool(late) or any(answer.busy for answer in answers.values())  # late ones are in an earlier call
-        if not absent and (moving or working or self._slow(pending_bytes, patience)):
+        slow = self._slow(pending_bytes, patience) and patience.unheard(bool(silent)) <= UNHEARD
+        if not absent and (moving or working or slow):
             return None
+        self.silent = {r: desks[r] for r in silent if r in desks and not self._has_left(r)}
         return self._words(absent, silent, desks)
+
+    def missing(self) -> str:
+        """Return in words the ranks that did not answer when a call stalled, and do not now; "" for none."""
+        heard = roll_call.ask(self.silent, self.id, None) if self.silent else {}
+        self.silent = {r: desk for r, desk in self.silent.items() if r not in heard and not self._has_left(r)}
+        return _names(list(self.silent), self.silent) if self.silent else ""
+
+    def _has_left(self, rank: int) -> bool:
+        """Tell whether a rank is at the end of its program, and has said so."""
+        return self.world_ranks[rank] in self.desk.left
 
     def _ask(self) -> dict[int, roll_call.Address]:
         """Ask the other ranks, and return the desks of those that can be asked."""
@@ -90,10 +106,11 @@ class Watch:
         return patience.idle <= patience.limit + pending_bytes * self.size / SLOWEST
 
     def _words(self, absent: list[int], silent: list[int], desks: dict[int, roll_call.Address]) -> str:
-        unknown = [r for r in silent if r not in desks]
-        silent = [r for r in silent if r in desks]
+        unknown, left = [r for r in silent if r not in desks], list(filter(self._has_left, silent))
+        silent = [r for r in silent if r in desks and r not in left]
         words = [f"{_ranks(absent, desks)} not made the call"] if absent else []
         words += [f"no answer from {_names(silent, desks)}"] if silent else []
+        words += [f"{_names(left, desks)} at the end of the program"] if left else []
         if unknown and not absent:
             words.append(f"{_names(unknown, desks)} cannot be asked before the first call has been made")
         if words:
