@@ -140,7 +140,8 @@ def test_each_inner_algorithm_is_the_one_that_is_named(base):
         made = {tuple(card.schedules(9, 0, topology)) for card in able}
         assert len(made) >= 2
         named = get(base.collective, f"{base.name}({one.collective}={one.on(3)})")
-        assert named.schedules(9, 0, topology) == base.schedules(9, 0, topology)
+        both = {other.on(3) for other in base.inner if other.collective == one.collective}
+        assert (named.schedules(9, 0, topology) == base.schedules(9, 0, topology)) is (len(both) == 1)
 
 
 def test_named_as_it_is_nothing_changes_but_the_name():

@@ -54,7 +54,7 @@ class Hierarchy(Algorithm):
     """The card of an algorithm for several hosts; its function takes a stage, and the root behind it.
 
     Attributes:
-        inner: its inner collectives; two of one collective, at two levels, have one algorithm.
+        inner: its inner collectives; a caller chooses one algorithm for two of one collective, at two levels.
         by_stretches: stretches of ranks of a host that follow each other are its hosts, so that ranks are in order.
     """
 
@@ -65,7 +65,7 @@ class Hierarchy(Algorithm):
     def schedule(self, rank: int, size: int, root: int = 0, topology: Topology = FLAT) -> Schedule:
         """Return one rank's schedule."""
         hosts = self.seen(topology)
-        chosen = {one.collective: one.on(hosts.hosts) for one in self.inner}
+        chosen = {(one.collective, one.between): one.on(hosts.hosts) for one in self.inner}
         stage = Stage(rank, size, hosts, chosen, self.vector_blocks(size))
         return self.function(stage, root) if self.row.rooted else self.function(stage)
 

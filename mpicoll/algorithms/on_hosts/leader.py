@@ -171,15 +171,16 @@ def leader_exscan(stage: Stage) -> Schedule:
     """
     local, own, result, total = stage.local, inp(stage.cells), out(stage.cells), inp(stage.cells)
     last, held = stage.rank == local[-1], list[Ref]()
-    if stage.rank != local[0]:  # the last one needs its input behind that: it may be where the output is
-        held = [stage.tmp.take(stage.cells) if last else result]
+    sums = last and len(stage.groups) > 1  # to other hosts; it needs its input then, which may be where the output is
+    if stage.rank != local[0]:
+        held = [stage.tmp.take(stage.cells) if sums else result]
     if len(local) > 1:
         stage.whole("exscan", local, own, held[0] if held else NOTHING)
-    if held and last:
+    if held and sums:
         total = stage.tmp.take(stage.cells)
         stage.steps.append(step(combine(total, [*held, own])))
     parts = [*_before(stage, total), *held]
-    stage.steps.append(step(combine(result, parts) if parts else ()))
+    stage.steps.append(step(combine(result, parts) if parts not in ([], [result]) else ()))
     return stage.done(len(stage.cells))
 
 

@@ -13,6 +13,8 @@ from mpicoll.schedule.embed import Region, beside, embed
 from mpicoll.schedule.ir import Ref, Schedule, Scratch, Step, inp, out
 from mpicoll.schedule.topology import Topology
 
+#: inner algorithms by collective and level
+Chosen = Mapping[tuple[str, bool], str]
 #: no cells
 NOTHING = Ref("scratch", ())
 
@@ -24,7 +26,7 @@ class Stage:
         rank: this rank.
         size: number of ranks.
         topology: which of them are on one host.
-        inner: inner collective -> name of its algorithm.
+        inner: inner collective, and whether it is between hosts -> name of its algorithm.
         blocks: number of blocks of the vector.
 
     Attributes:
@@ -38,7 +40,7 @@ class Stage:
         apart: first step of what hosts exchange, and the step behind it.
     """
 
-    def __init__(self, rank: int, size: int, topology: Topology, inner: Mapping[str, str], blocks: int) -> None:
+    def __init__(self, rank: int, size: int, topology: Topology, inner: Chosen, blocks: int) -> None:
         self.rank, self.inner, self.cells = rank, inner, range(blocks)
         self.tmp, self.steps = Scratch(), list[Step]()
         self.apart: tuple[int, int] | None = None
@@ -67,9 +69,11 @@ class Stage:
         parts = [range(a, b) for a, b in pairwise(sorted(edges))]
         return [(tuple(self.owner(group, cells[0]) for group in self.groups), cells) for cells in parts]
 
-    def card(self, collective: str) -> Algorithm:
-        """Return the inner algorithm of a collective."""
-        return registry.get(collective, self.inner[collective])
+    def card(self, collective: str, ranks: Sequence[int]) -> Algorithm:
+        """Return the inner algorithm of a collective on some ranks, of this host or of several."""
+        between = any(self.host_of[one] != self.host_of[self.rank] for one in ranks)
+        name = self.inner.get((collective, between)) or self.inner[collective, not between]
+        return registry.get(collective, name)
 
     def phase(self, collective: str, region: Region, root: int = 0) -> list[Step]:
         """Return the steps of an inner algorithm on the ranks of a region, among which this rank is.
@@ -80,7 +84,7 @@ class Stage:
             root: the root among its ranks.
         """
         own, many = region.ranks.index(self.rank), len(region.ranks)
-        return embed(self.card(collective).schedule(own, many, root), region, self.tmp)
+        return embed(self.card(collective, region.ranks).schedule(own, many, root), region, self.tmp)
 
     def cut(self, collective: str, ranks: Sequence[int], cells: Sequence[int], source: Ref, target: Ref) -> Region:
         """Return the region of a collective on some ranks, whose vector is cut as its algorithm wants.
@@ -92,7 +96,7 @@ class Stage:
             source: cells of these, which are read; none where there is nothing to read.
             target: those that are written.
         """
-        parts = _in_parts(cells, self.card(collective).vector_blocks(len(ranks)))
+        parts = _in_parts(cells, self.card(collective, ranks).vector_blocks(len(ranks)))
         ends = list(pairwise(accumulate(map(len, parts), initial=0)))
         return Region(ranks, parts, [source[a:b] for a, b in ends], [target[a:b] for a, b in ends])
 

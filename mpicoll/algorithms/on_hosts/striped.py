@@ -37,7 +37,7 @@ def striped_allreduce(stage: Stage) -> Schedule:
     name="striped",
     cost="α + (p-2)*o + (p-1)/p*n*β + 2*λ + n*γ",
     scratch="3*p",
-    inner=(inside("reduce_scatter", "all_pairs"), between("reduce_scatter", "all_pairs")),
+    inner=(inside("reduce_scatter", "all_pairs"), between("reduce_scatter", "all_pairs", of_more="circulant")),
 )
 def striped_reduce_scatter(stage: Stage) -> Schedule:
     """Reduce-scatter inside each host, where each rank stands for some of the others', and from these to those.
@@ -59,7 +59,7 @@ def striped_reduce_scatter(stage: Stage) -> Schedule:
     name="striped",
     cost="α + (p-2)*o + (p-1)/p*n*β",
     scratch="3*p",
-    inner=(between("allgather", "linear"), inside("allgather", "linear")),
+    inner=(between("allgather", "linear", of_more="circulant"), inside("allgather", "linear")),
 )
 def striped_allgather(stage: Stage) -> Schedule:
     """Allgather between the ranks that stand for each other in all hosts, then inside each host.
