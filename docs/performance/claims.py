@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from performance import figures, regret
+from performance import figures, hosts, regret
 from performance.baselines import BASELINES
 from performance.runs import Run
 
@@ -179,6 +179,14 @@ CLAIMS = (
         "async",
         "a kernel hides of nonblocking calls of {size} on the path {paths}: {what}",
         figures.overlapping,
+    ),
+    Claim(
+        "on-hosts",
+        "imitated as {layout}, with links of {links}: calls of {from} to {to} take at most {flat:.2f} times as long as "
+        "by the best flat algorithm ({which}), those of a few bytes {short:.2f} times; {good} of {long} calls of "
+        "{least} or more are {faster} times as fast as the MPI's own or within {near:.0f} % of the bound, with at most "
+        "{bytes:.2f} times the least bytes between hosts",
+        hosts.figures,
     ),
     Claim(
         "planning",

@@ -26,7 +26,7 @@ class PathRow:
             takes whole blocks, and needs no scratch.
         wave: bytes of a block that such a path moves at a time.
         enqueues: the host only enqueues a call, whose end comes on the device.
-        by_hosts: it serves algorithms for several hosts, and no others.
+        hosts_only: it serves algorithms for several hosts, and no others.
     """
 
     name: str
@@ -36,7 +36,7 @@ class PathRow:
     wave: int = 1 << 62
     by_host: bool = False
     enqueues: bool = False
-    by_hosts: bool = False
+    hosts_only: bool = False
 
     @property
     def takes_segments(self) -> bool:
@@ -75,7 +75,7 @@ PATHS: dict[str, PathRow] = {
             "device",
             CostModel(0.33e-6, 0.018e-6, 1 / 333e9, 0.0, 0.0, 60e-6, source="as mapped; of a call: an estimate"),
             wave=512 << 10,
-            by_hosts=True,
+            hosts_only=True,
         ),
         PathRow(
             "direct",

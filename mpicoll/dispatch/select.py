@@ -123,7 +123,7 @@ def usable(card: Algorithm, facts: Facts) -> tuple[str, ...]:
 
 
 def _serving_all(paths: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(path for path in paths if not PATHS[path].by_hosts)
+    return tuple(path for path in paths if not PATHS[path].hosts_only)
 
 
 def _refusal(card: Algorithm, facts: Facts, needs: dict[str, Any]) -> str | None:

@@ -17,7 +17,7 @@ def compared(path, size, sizes=SIZES):
     return compare(size, sizes, row.model, row.smallest_segment, row.wave)
 
 
-@pytest.mark.parametrize("path", [name for name, row in PATHS.items() if not row.by_hosts])
+@pytest.mark.parametrize("path", [name for name, row in PATHS.items() if not row.hosts_only])
 @pytest.mark.parametrize("size", [2, 3, 8])
 def test_each_leg_is_the_best_candidate_of_dispatch(path, size):
     legs = [leg for row in compared(path, size).rows for way in row for leg in way.legs]

@@ -17,7 +17,7 @@ from mpicoll.runtime.paths.base import Path
 from mpicoll.runtime.paths.bridged.bridge import bridge_of
 from mpicoll.runtime.paths.mapped.inbox_layout import least_bytes
 from mpicoll.runtime.paths.mapped.inboxes import Peers, connect
-from mpicoll.runtime.paths.mapped.kernel import kept, made_kernel
+from mpicoll.runtime.paths.mapped.kernel import is_even, kept, made_kernel
 from mpicoll.runtime.paths.mapped.path import MappedPath, add_launch
 from mpicoll.runtime.program.bound import LAUNCH, ORDER, SYNC, Bound
 from mpicoll.runtime.program.layout import Shape
@@ -81,13 +81,14 @@ class BridgedPath(Path):
         peers, phases = _peers(context), phases_of(plan, context.rank)
         shape = Shape.of(operands, context.rank, context.size)
         bridge = bridge_of(phases, shape, operands, stream, slot, context)
+        what = plan, shape, operands.aliased, operands.dtype, id(operands.op), is_even(operands), settings.timeout
         fence = slot.fence(operands.device)
         bound.add(SYNC, lambda: fence.drain(stream))
         for place, schedules in enumerate((phases.before, phases.after)):
             if schedules:
-                key = plan, place, shape, operands.aliased, operands.dtype, id(operands.op), settings.timeout
                 make = partial(made_kernel, plan, operands, schedules, bridge.layout, peers, stored=True)
-                add_launch(bound, kept(peers.kernels, key, make), bridge.bases, peers, context, stream)
+                kernel = kept(peers.kernels, (place, *what), make)
+                add_launch(bound, kernel, bridge.bases, peers, context, stream)
             if not place:
                 bridge.bind(bound, operands)
         bound.add(LAUNCH, *then)

@@ -71,7 +71,7 @@ def kernel_of(plan: Plan, operands: Operands, context: Context, peers: Peers) ->
         peers: its mapping of all ranks' memory.
     """
     shape, limit = Shape.of(operands, context.rank, context.size), settings.timeout
-    key = plan, shape, operands.aliased, operands.dtype, id(operands.op), _even(operands), operands.device, limit
+    key = plan, shape, operands.aliased, operands.dtype, id(operands.op), is_even(operands), operands.device, limit
 
     def made() -> Kernel:
         schedules = all_schedules(plan)
@@ -89,7 +89,7 @@ def is_in_place(plan: Plan, operands: Operands, context: Context, peers: Peers) 
     """
     shape, schedules = Shape.of(operands, context.rank, context.size), all_schedules(plan)
     protocol, _, _ = way_of(plan, schedules, peers)
-    lowered = lowered_for(schedules, shape.rank, False, _even(operands), protocol.name == "lines")
+    lowered = lowered_for(schedules, shape.rank, False, is_even(operands), protocol.name == "lines")
     layout = Layout(shape, schedules[shape.rank], 1, 1, operands.dtype.itemsize)
     return reads_first(lowered, lambda cell: layout.cell(*cell, 0, STARTS))
 
@@ -124,7 +124,7 @@ def made_kernel(
     """
     protocol, slots = protocol_for(plan, schedules, peers)
     early = protocol.name == "lines"
-    lowered = lowered_for(schedules, peers.rank, operands.aliased, _even(operands), early, stored)
+    lowered = lowered_for(schedules, peers.rank, operands.aliased, is_even(operands), early, stored)
     function, module = function_of(lowered, protocol, slots, operands, peers)
     counts = [layout.cell(*cell, 0, STARTS)[1] for cell in lowered.cells]
     memory = [(cell[0], layout.cell(*cell, 0, STARTS)[0]) for cell in memory_cells(lowered)]
@@ -194,7 +194,7 @@ def lowered_for(
     return lower(schedules[rank], aliased, awaited, credited, early, stored)
 
 
-def _even(operands: Operands) -> bool:
+def is_even(operands: Operands) -> bool:
     """Tell whether all blocks have nearly the same length: a fact that is equal on all ranks."""
     return operands.row.free or (not operands.method.endswith("v") and operands.method != "reduce_scatter")
 
