@@ -7,7 +7,7 @@ from typing import Any
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
-from mpicoll.dispatch.plan import Plan, schedule_of
+from mpicoll.dispatch.plan import COUNTS_UNKNOWN, Plan, schedule_of
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.slot import Slot
@@ -23,6 +23,7 @@ from mpicoll.runtime.program.bound import LAUNCH, ORDER, SYNC, Bound
 from mpicoll.runtime.program.layout import Shape
 from mpicoll.runtime.program.local_work import Action
 from mpicoll.runtime.progress.exchange import Routine
+from mpicoll.schedule.collectives import COLLECTIVES
 from mpicoll.schedule.phases import Phases
 from mpicoll.schedule.topology import Topology
 from mpicoll.settings import settings
@@ -39,14 +40,19 @@ class BridgedPath(Path):
 
     def unoffered(self, context: Context, operands: Operands) -> str:
         """Return why a call cannot be kernels and messages, "" if it can."""
-        if operands.op is not None and not kernels.serves(operands.op, operands.dtype):
-            return "the operator is a Python function without a CUDA expression"
-        if operands.op is not None and not operands.op.commutative:
-            return "operands must keep their order"
-        if not any(card.by_hosts for card in registry.known(operands.row.name)):
-            return f"{operands.row.name} has no algorithm for several hosts"
         found = context.attached.get(self.name, f"path={settings.path!r} is set")
-        return found if isinstance(found, str) else ""
+        if isinstance(found, str):
+            return found
+        name, op = operands.row.name, operands.op
+        if name not in COLLECTIVES or not any(card.by_hosts for card in registry.known(name)):
+            return f"{name} has no algorithm for several hosts"
+        if operands.method in COUNTS_UNKNOWN:
+            return "not all ranks know all counts"
+        if op is not None and settings.reproducible:
+            return "the setting reproducible takes algorithms of one host"
+        if op is not None and not kernels.serves(op, operands.dtype):
+            return "the operator is a Python function without a CUDA expression"
+        return "" if op is None or op.commutative else "operands must keep their order"
 
     def is_prepared(self, context: Context) -> bool:
         """Tell whether the memory of each host's ranks is mapped, cannot be, or is not wanted."""
