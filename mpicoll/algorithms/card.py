@@ -237,5 +237,5 @@ def _blocks(card: Algorithm, size: int) -> int:
 @lru_cache(maxsize=1024)
 def _counted(card: Algorithm, size: int, topology: Topology) -> space.Space:
     """Return the space that an algorithm without declaration needs, from the schedules of all ranks."""
-    roots = (0, 1) if card.row.rooted and size > 1 else (0,)
+    roots = {0, 1, *(rank for group in topology.groups for rank in group[:2])} if card.row.rooted and size > 1 else {0}
     return space.counted(card.row, [s for root in roots for s in card.schedules(size, root, topology)])

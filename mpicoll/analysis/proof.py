@@ -167,10 +167,13 @@ def doubt(card: Algorithm, size: int, root: int, topology: Topology = FLAT) -> t
     A user's algorithm at a size that is new costs something, and one for several hosts: it is proven here, once.
     On more ranks than that its inner algorithms are, each on as many as it has.
     """
+    if not card.verified:
+        return None
     if size > MOST_PROVEN if card.by_hosts else not card.provable or size in SIZES_AT_REGISTRATION:
         return next(filter(None, (doubt(inner, ranks, 0) for inner, ranks in card.levels(size, topology))), None)
-    if card.by_hosts and size > max(SIZES_AT_REGISTRATION):  # for one root: that of many takes time for each
-        root = 0
+    users = any(inner.provable for inner, _ in card.levels(size, topology))
+    if card.by_hosts and size > max(SIZES_AT_REGISTRATION) and not users:
+        root = 0  # that of many takes time for each
     try:
         schedules = _schedules(card, size, root, topology)
         cells = _cells(schedules)

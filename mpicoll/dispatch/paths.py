@@ -26,6 +26,7 @@ class PathRow:
             takes whole blocks, and needs no scratch.
         wave: bytes of a block that such a path moves at a time.
         enqueues: the host only enqueues a call, whose end comes on the device.
+        one_host: it needs all ranks on one host.
         hosts_only: it serves algorithms for several hosts, and no others.
     """
 
@@ -36,6 +37,7 @@ class PathRow:
     wave: int = 1 << 62
     by_host: bool = False
     enqueues: bool = False
+    one_host: bool = False
     hosts_only: bool = False
 
     @property
@@ -69,6 +71,7 @@ PATHS: dict[str, PathRow] = {
             ),
             wave=512 << 10,
             enqueues=True,
+            one_host=True,
         ),
         PathRow(
             "bridged",
@@ -111,7 +114,7 @@ PATHS: dict[str, PathRow] = {
 }
 
 
-#: between hosts, until it is measured; of a slow network, for bytes that need not be sent cost the most there
+#: between hosts, until it is measured: a slow network, where a wrong choice costs the most
 HOST_LINK = HostLink(15e-6, 1 / 1.2e9, source="not measured: as 10 Gbit/s Ethernet")
 
 

@@ -18,7 +18,7 @@ from mpicoll.dispatch.explain import Explanation, Verdict, changes, explain, plu
 from mpicoll.dispatch.explain_text import call_text, head, lines
 from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.limits import limited
-from mpicoll.dispatch.paths import serving, wanted
+from mpicoll.dispatch.paths import PATHS, PathRow, serving, wanted
 from mpicoll.dispatch.plan_key import PlanKey
 from mpicoll.dispatch.rules import NATIVE, Choice
 from mpicoll.dispatch.select import Candidate, candidates
@@ -206,11 +206,17 @@ def plan(
     counts_known = name.lower() not in COUNTS_UNKNOWN
     memory = "host" if device == "cpu" else "device"
     pinned = settings.reproducible if row.reducing else ""
-    paths = tuple(name for name in serving(memory) if wanted() in (None, name)) or serving(memory)
-    facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, settings.segment_bytes, pinned)
     topology = forced(settings.topology, size)
+    able = tuple(name for name in serving(memory) if _reaches(PATHS[name], topology))
+    paths = tuple(name for name in able if wanted() in (None, name)) or able
+    facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, settings.segment_bytes, pinned)
     facts = replace(facts, topology=topology)
     if memory == "device":
         facts = replace(facts, gpus=size if gpus is None else gpus, not_native=ON_A_DEVICE)
     asked = algorithm or "", "", settings.algorithms
     return make_plan(PlanKey(facts, rank, root, *asked, here(topology.hosts), settings.scratch_limit, settings.native))
+
+
+def _reaches(row: PathRow, topology: Topology) -> bool:
+    """Tell whether a path leads to all ranks: mapped memory to those of one host, others to several or to both."""
+    return not row.one_host if topology.host_of else not row.hosts_only

@@ -73,8 +73,15 @@ def select(
 def _cheapest(facts: Facts, tuning: Tuning, revision: int) -> Choice:
     """Return the choice that takes the least time, the same until the registry changes; the first of equal ones."""
     able = [(one.choice, one.seconds) for one in candidates(facts, tuning) if one.seconds is not None]
+    if not able:
+        raise _unservable(facts)
     least = min(seconds for _, seconds in able)
     return next(choice for choice, seconds in able if seconds <= least * ERROR)
+
+
+def _unservable(facts: Facts) -> UnsupportedError:
+    """Return the error for a call that no algorithm can serve on the paths that it can take."""
+    return UnsupportedError(f"{facts.collective}: no algorithm can serve the call on path {', '.join(facts.paths)}")
 
 
 def size_class(nbytes: int | None) -> int | None:
@@ -92,6 +99,8 @@ def _pinned(facts: Facts) -> Choice:
     """Return the cheapest choice for a middle size, uncut, on the best path: the same for every size and table."""
     one_path = replace(facts, nbytes=1 << 16, segment_bytes=0, paths=_serving_all(facts.paths)[:1])
     middle = [c for c in candidates(one_path, UNTUNED) if c.seconds is not None]
+    if not middle:
+        raise _unservable(facts)
     return replace(min(middle, key=lambda c: c.seconds or 0.0).choice, segments=1)
 
 
@@ -137,8 +146,9 @@ def refusal(choice: Choice, facts: Facts) -> str | None:
     if choice.algorithm == NATIVE:
         return facts.not_native or None
     card = registry.get(facts.collective, choice.algorithm)
-    if choice.path and choice.path not in usable(card, facts):
-        return f"path {choice.path} is not offered"
+    paths = usable(card, facts)
+    if not paths or (choice.path and choice.path not in paths):
+        return f"path {choice.path or facts.paths[0]} is not offered"
     return _refusal(card, facts, facts.needs)
 
 

@@ -162,8 +162,7 @@ def _timing(parts: list[str]) -> Timing:
     if len(conditions) < 2 or not times:
         raise ValueError("needs a collective, a size in bytes, p=, mem=, and algorithm=microseconds")
     name, size, *rest = conditions
-    for one in times:
-        known_choice(name, one)
+    times = {known_choice(name, one): seconds for one, seconds in times.items()}
     nbytes, fixed = parse_bytes(size), parse_conditions(rest)
     lowest, highest = fixed.get("ranks", (0, 1))
     if lowest != highest or not fixed.get("memory") or "low" in fixed:

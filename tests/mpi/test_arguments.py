@@ -162,7 +162,11 @@ OF_OTHERS = [
 OPTIONS = {
     "unknown": ({"algorithm": "rings"}, ValueError, f"allreduce: no algorithm 'rings'; known: {NAMES}"),
     "no segments": ({"algorithm": "ring/0"}, ValueError, "the number of segments is at least 1 and at most 65536"),
-    "capital": ({"algorithm": "Ring"}, ValueError, "'Ring' is not of the form algorithm[/segments][@path]"),
+    "capital": (
+        {"algorithm": "Ring"},
+        ValueError,
+        "'Ring' is not of the form algorithm[(collective=algorithm,...)][/segments][@path]",
+    ),
     "no path": (
         {"algorithm": "ring@cuda"},
         ValueError,

@@ -77,6 +77,7 @@ def test_a_path_of_messages_is_refused_with_the_reason(made_up, comm, path, stre
 def test_the_reason_is_named_where_the_path_mapped_is_there(made_up, comm, stream, monkeypatch):
     """A setting, or the call, asks for messages."""
     monkeypatch.setitem(comm._get_context().attached, "mapped", SimpleNamespace(device=0, close=lambda meet: None))
+    monkeypatch.setitem(comm._get_context().attached, "bridged", "all ranks are on one host")
     x, y = np.full(1000, RANK + 1.0), np.zeros(1000)
     with mpicoll.override(path="staged"):
         refused(made_up, stream, "not offered: path='staged' is set", lambda: comm.Allreduce(x, y))

@@ -265,7 +265,7 @@ def test_what_ranks_write_and_where_others_look_is_the_same(mapped, size, protoc
 def protocol_of(mapped, card, size, nbytes, linked=True):
     """Return the protocol and the slots of a long vector's kernel, with so many bytes a rank for the path."""
     plan = mock.Mock(algorithm=card.name)
-    plan.key.facts = mock.Mock(collective=card.collective, nbytes=1 << 26, size=size)
+    plan.path, plan.key.facts = "mapped", mock.Mock(collective=card.collective, nbytes=1 << 26, size=size)
     surroundings = mock.Mock(layout=peers(mapped, size, nbytes).layout, linked=linked)
     return mapped.protocol_for(plan, tuple(card.schedules(size)), surroundings)
 

@@ -22,6 +22,9 @@ from mpicoll.runtime.progress.operations import COMMON, Operation, steps
 from mpicoll.runtime.progress.straight import Straight, goes_straight
 from mpicoll.runtime.progress.turns import in_flight
 
+#: number of the slot of calls that do not block and take their turn: none of blocking calls, which may come between
+ASIDE = -1
+
 
 class Flight:
     """A call that does not block, around its program: packing, and order with the caller's stream.
@@ -78,7 +81,8 @@ class Flight:
             return self._bound(plan, operands)
 
     def _bound(self, plan: Plan, operands: Operands) -> Bound:
-        way, slot = path(plan.path), self.slot or self.context.slot(0)
+        way = path(plan.path)
+        slot = self.slot or self.context.slot(0 if way.captures else ASIDE)
         if self.known is None and self.key is not None and not operands.moved:
             self.known = remember(self.call, operands, plan, self.key)
         if self.handover is None:  # arrays on the host
@@ -97,6 +101,7 @@ class Flight:
     def run(self, operation: Operation, bound: Bound, operands: Operands) -> Routine[None]:
         """Run the program after what is on the caller's stream, and unpack."""
         program, sends = steps(operation, bound), bool(bound.requests)  # of a program that may be freed at its end
+        mark = bound.mark
         if self.handover is not None and sends:
             operation.own = True
             yield self.handover.ready
@@ -104,6 +109,10 @@ class Flight:
         if self.handover is None:
             execute.unpack(operands)
             return
+        if sends and mark is not None:  # a kernel behind messages, which may wait for others
+            operation.own = True
+            yield mark()
+            self.context.look()
         if not operands.moved:  # else the host waits for the copies, and what comes later is on another device
             self._unpack_aside(operands)
         if sends or operands.after:  # the end of a kernel was awaited

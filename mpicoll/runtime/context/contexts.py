@@ -51,6 +51,7 @@ def started_context_of(comm: MPI.Intracomm, rules: str = "") -> Context:
     with _looking:
         if _keyval is None:
             _keyval = MPI.Comm.Create_keyval(None, _free)
+            MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(None, _say_goodbye), True)  # deleted first by MPI's end
             atexit.register(_close_all)
             handles.find_out()
             os.register_at_fork(after_in_child=_note_fork)
@@ -82,6 +83,12 @@ def _free(_comm: MPI.Comm, _key: int, context: Context) -> None:
     """Free a context with its communicator, but not in a forked child."""
     if not _forked:
         context.free()
+
+
+def _say_goodbye(_comm: MPI.Comm, _key: int, _value: bool) -> None:
+    """Tell the others at MPI's end, which may come before the program's; not in a forked child."""
+    if not _forked:
+        Desk.leave(MPI.COMM_WORLD.rank)
 
 
 def _note_fork() -> None:

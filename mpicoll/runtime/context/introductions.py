@@ -61,7 +61,7 @@ class Introduction:
         common = repr((sorted(own.settings.items()), own.awareness, own.machine, own.tables))
         return Introduction(
             bytes.fromhex(own.id),
-            _digest(own.host),
+            _digest(_name(own)),
             _digest(own.place),
             _digest(common, 16),
             own.address is not None,
@@ -69,7 +69,7 @@ class Introduction:
             address.port,
             bytes.fromhex(address.token),
             len(said),
-            len(own.host.encode()),
+            len(_name(own).encode()),
         )
 
     def packed(self) -> bytes:
@@ -89,7 +89,7 @@ def introduced(comm: MPI.Intracomm, own: RankFacts) -> Routine[list[RankFacts]]:
         comm: a private communicator, on which all ranks do this at the same place.
         own: this rank's facts.
     """
-    said, name = pickle.dumps((own.settings, own.awareness, own.machine, own.tables)), own.host.encode()
+    said, name = pickle.dumps((own.settings, own.awareness, own.machine, own.tables)), _name(own).encode()
     sent = np.frombuffer(Introduction.of(own, said).packed(), "u1")
     received = np.empty((comm.size, LENGTH), "u1")
     yield comm.Iallgather(sent, received).Test
@@ -99,13 +99,18 @@ def introduced(comm: MPI.Intracomm, own: RankFacts) -> Routine[list[RankFacts]]:
     hosts = hosts if any(one.is_asked for one in records) else {}
     sizes = [one.says * (kinds.get(one.common) == r) for r, one in enumerate(records)]
     lengths = [one.name * (hosts.get(one.host) == r) for r, one in enumerate(records)]
-    kept, names = {records[comm.rank].common: own}, {records[comm.rank].host: own.host}
+    kept, names = {records[comm.rank].common: own}, {records[comm.rank].host: _name(own)}
     if any(sizes) or any(lengths):
         text = said * (sizes[comm.rank] > 0) + name * (lengths[comm.rank] > 0)
         texts = yield from _heard(comm, text, [a + b for a, b in zip(sizes, lengths, strict=True)])
         kept = {common: _said(texts[r][: sizes[r]], own) for common, r in kinds.items()} or kept
         names = {host: texts[r][sizes[r] :].decode() for host, r in hosts.items()} or names
     return [_fact(one, kept[one.common], names) for one in records]
+
+
+def _name(own: RankFacts) -> str:
+    """Return the name of a rank's host, by which it is asked where it is."""
+    return own.address.host if own.address else own.host
 
 
 def _firsts(values: Iterable[bytes]) -> dict[bytes, int]:

@@ -22,6 +22,10 @@ class Fence:
         if self.stream is not None and self.stream != stream:
             _runtime.eventSynchronize(self.event.ptr)
 
+    def is_drained(self, stream: int) -> bool:
+        """Tell whether drain would return at once."""
+        return self.stream in (None, stream) or bool(_runtime.eventQuery(self.event.ptr) == 0)
+
     def enter(self, stream: int) -> None:
         """Wait until what comes before this call on the stream, and the last call, are complete."""
         _runtime.streamSynchronize(stream)
@@ -29,8 +33,7 @@ class Fence:
 
     def is_open(self, stream: int) -> bool:
         """Tell whether enter would return at once."""
-        others = self.stream is None or self.stream == stream or _runtime.eventQuery(self.event.ptr) == 0
-        return bool(others and _runtime.streamQuery(stream) == 0)
+        return self.is_drained(stream) and bool(_runtime.streamQuery(stream) == 0)
 
     def leave(self, stream: int) -> None:
         """Mark the end of a call."""

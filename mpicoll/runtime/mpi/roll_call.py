@@ -29,6 +29,8 @@ from mpicoll.recorder.recorder import Recorder
 
 #: seconds that a rank waits for the others' answers, and between two questions to the same rank
 GRACE, AGAIN = 0.5, 0.1
+#: ranks up to which each tells all others that it is at its end: more would drown each other
+MOST_TOLD = 512
 #: bytes of the longest question or answer
 LONGEST = 4096
 
@@ -118,9 +120,9 @@ class Desk(threading.Thread):
     @classmethod
     def leave(cls, rank: int) -> None:
         """Tell all desks, if this process has one, that its program is at its end; `rank` is its own in COMM_WORLD."""
-        if cls._only is not None:
+        if cls._only is not None and len(cls._only.directory) <= MOST_TOLD:
             here = socket.gethostname()
-            for desk in list(cls._only.directory.values()):
+            for desk in [one for other, one in list(cls._only.directory.items()) if other != rank]:
                 _send(cls._only.socket, desk, here, {"left": rank})
 
     def born(self, ranks: tuple[int, ...]) -> tuple[int, int]:

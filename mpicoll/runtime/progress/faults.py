@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from mpi4py import MPI
@@ -100,7 +101,8 @@ def end_within(seconds: float, why: str, missing: Callable[[], str]) -> None:
         why: what has broken a communicator.
         missing: returns in words the ranks that do not answer, "" if all do.
     """
-    sys.stdout.flush()  # the interpreter does it later
+    with suppress(Exception):  # the interpreter does it later
+        sys.stdout.flush()
     end, who = time.monotonic() + seconds, missing()
     if who:
         _say(f"this job is aborted if there is no answer from {who} within {seconds:g} s after: {why}")
@@ -108,7 +110,8 @@ def end_within(seconds: float, why: str, missing: Callable[[], str]) -> None:
         who = missing()
     if who:
         for act in last_acts:
-            act()
+            with suppress(Exception):  # the job must end
+                act()
         MPI.COMM_WORLD.Abort(1)
     roll_call.Desk.leave(MPI.COMM_WORLD.rank)  # again: what was not reached before may be now
     _finalize_within(seconds, why)

@@ -16,9 +16,9 @@ from mpicoll.runtime.paths.mirror import Ordered, unmappable
 from mpicoll.runtime.paths.staged import operator_on_host
 from mpicoll.runtime.program.align import aligned
 from mpicoll.runtime.program.binder import Binder
-from mpicoll.runtime.program.bound import LAUNCH, Bound
+from mpicoll.runtime.program.bound import LAUNCH, ORDER, Bound
 from mpicoll.runtime.program.layout import Layout, Shape, merge
-from mpicoll.runtime.program.local_work import LocalWork, Run
+from mpicoll.runtime.program.local_work import Action, LocalWork, Run
 from mpicoll.runtime.program.placement import STARTS, Placement
 from mpicoll.schedule.ir import Ref
 from mpicoll.schedule.phases import Phases, touched
@@ -63,7 +63,15 @@ class Bridge:
             binder.bind(bound, self.placement, self.near, operands.dtype, self.op, self.around)
 
 
-def bridge_of(phases: Phases, shape: Shape, operands: Operands, stream: int, slot: Slot, context: Context) -> Bridge:
+def bridge_of(
+    phases: Phases,
+    shape: Shape,
+    operands: Operands,
+    stream: int,
+    slot: Slot,
+    context: Context,
+    look: Action | None = None,
+) -> Bridge:
     """Return the exchange between hosts.
 
     Args:
@@ -73,6 +81,7 @@ def bridge_of(phases: Phases, shape: Shape, operands: Operands, stream: int, slo
         stream: address of the stream on which the call works.
         slot: whose scratch and tags it uses.
         context: the communicator's.
+        look: raises where the kernel before has waited for a peer in vain: what it left must not be sent.
     """
     device, fence = operands.device, slot.fence(operands.device)
     placement = placed(phases.between, shape, operands.aliased, operands.dtype.itemsize)
@@ -80,18 +89,28 @@ def bridge_of(phases: Phases, shape: Shape, operands: Operands, stream: int, slo
     bases = {**operands.bases, "scratch": slot.arena("device", device, layout.scratch_bytes).pointer}
     worker = Device(device, stream)
     if context.cuda_aware.aware and not unmappable(operands):
-        around = Middle(fence, stream)
+        around = Middle(fence, stream, look)
         return Bridge(placement, bases, bases, worker, operands.op, around, context, slot.lane)
     read, written = touched(placement.program.schedule)
     near = _pinned(bases, _runs([*read, *written], layout), slot, device)
     down, up = (_runs(cells, layout) for cells in (read, phases.needed(written)))
-    around = MirrorMiddle(fence, stream, worker, _pairs(near, bases, down), _pairs(bases, near, up))
+    around = MirrorMiddle(fence, stream, look, worker, _pairs(near, bases, down), _pairs(bases, near, up))
     op = operator_on_host(operands, stream)
     return Bridge(placement, bases, near, Host(), op, around, context, slot.lane)
 
 
 class Middle(Ordered):
-    """A program in the middle of a call on a stream: after what is on it so far."""
+    """A program in the middle of a call on a stream: after what is on it so far, if that went well."""
+
+    def __init__(self, fence: Any, stream: int, look: Action | None) -> None:
+        """Order with a slot's fence, on a stream's address; `look` raises where it did not go well."""
+        super().__init__(fence, stream)
+        self.look = look
+
+    def first(self, bound: Bound) -> None:
+        """Wait for the stream."""
+        super().first(bound)
+        bound.add(ORDER, self.look)
 
     def last(self, bound: Bound) -> None:
         """Leave the end to the call."""
@@ -101,18 +120,25 @@ class MirrorMiddle(Middle):
     """The same on copies of what it reads, and of what it writes."""
 
     def __init__(
-        self, fence: Any, stream: int, worker: Device, before: list[tuple[Run, Run]], after: list[tuple[Run, Run]]
+        self,
+        fence: Any,
+        stream: int,
+        look: Action | None,
+        worker: Device,
+        before: list[tuple[Run, Run]],
+        after: list[tuple[Run, Run]],
     ) -> None:
         """Copy with a worker on the stream.
 
         Args:
             fence: orders calls that use the same memory.
             stream: address of the stream.
+            look: as in `Middle`.
             worker: copies.
             before: (copy, original) of what is read.
             after: (original, copy) of what is written.
         """
-        super().__init__(fence, stream)
+        super().__init__(fence, stream, look)
         self.worker, self.before, self.after = worker, before, after
 
     def first(self, bound: Bound) -> None:

@@ -15,7 +15,8 @@ from mpicoll.runtime.cuda import kernels
 from mpicoll.runtime.cuda.streams import mark
 from mpicoll.runtime.paths.base import Path
 from mpicoll.runtime.paths.bridged.bridge import bridge_of
-from mpicoll.runtime.paths.mapped.inbox_layout import least_bytes
+from mpicoll.runtime.paths.mapped import watchdog
+from mpicoll.runtime.paths.mapped.inbox_layout import PLACES
 from mpicoll.runtime.paths.mapped.inboxes import Peers, connect
 from mpicoll.runtime.paths.mapped.kernel import is_even, kept, made_kernel
 from mpicoll.runtime.paths.mapped.path import MappedPath, add_launch
@@ -43,6 +44,8 @@ class BridgedPath(Path):
         found = context.attached.get(self.name, f"path={settings.path!r} is set")
         if isinstance(found, str):
             return found
+        if not found.linked and context.topology.hosts > PLACES:
+            return f"the GPUs are not linked by NVLink, and there are more than {PLACES} hosts"
         name, op = operands.row.name, operands.op
         if name not in COLLECTIVES or not any(card.by_hosts for card in registry.known(name)):
             return f"{name} has no algorithm for several hosts"
@@ -65,9 +68,13 @@ class BridgedPath(Path):
             why = "mapped_bytes is 0" if groups and not most else "each host has one rank"
             context.attached[self.name] = why if groups else "all ranks are on one host"
             return
-        nbytes = max(least_bytes(max(map(len, groups))), most)
         shared = bool(settings.mapped_shared)
-        context.attached[self.name] = yield from connect(context.comm, device, nbytes, shared, groups=groups)
+        context.attached[self.name] = yield from connect(context.comm, device, most, shared, groups=groups)
+
+    def home(self, context: Context) -> int:
+        """Return the device of the inboxes, -1 if there are none."""
+        peers = context.attached.get(self.name)
+        return int(peers.device) if isinstance(peers, Peers) else -1
 
     def side(self, context: Context, operands: Operands, slot: Slot) -> Any:
         """Return the stream of all calls that do not block."""
@@ -86,10 +93,12 @@ class BridgedPath(Path):
         """Append both kernels and the messages between them; arguments as in `Path.bind`."""
         peers, phases = _peers(context), phases_of(plan, context.rank)
         shape = Shape.of(operands, context.rank, context.size)
-        bridge = bridge_of(phases, shape, operands, stream, slot, context)
-        what = plan, shape, operands.aliased, operands.dtype, id(operands.op), is_even(operands), settings.timeout
+        limit, op = settings.timeout, operands.op
+        look = watchdog.look_of(context, peers, limit) if limit > 0 else None
+        bridge = bridge_of(phases, shape, operands, stream, slot, context, look)
+        what = plan, shape, operands.aliased, operands.dtype, id(op), is_even(operands), operands.device, limit
         fence = slot.fence(operands.device)
-        bound.add(SYNC, lambda: fence.drain(stream))
+        bound.add(SYNC, lambda: fence.drain(stream), poll=lambda: fence.is_drained(stream))
         for place, schedules in enumerate((phases.before, phases.after)):
             if schedules:
                 make = partial(made_kernel, plan, operands, schedules, bridge.layout, peers, stored=True)

@@ -57,7 +57,7 @@ def protocol_for(plan: Plan, schedules: tuple[Schedule, ...], peers: Peers) -> t
     if not slots or (most > PLACES and protocol.name == "slices"):
         raise UnsupportedError(
             f"{facts.collective}: algorithm {plan.algorithm!r} sends {most} blocks from rank to rank, too many for "
-            f"the path mapped with mapped_bytes={format_bytes(peers.layout.nbytes)}; usable: path direct or staged"
+            f"the path {plan.path} with mapped_bytes={format_bytes(peers.layout.nbytes)}; usable: path direct or staged"
         )
     return protocol, slots
 
