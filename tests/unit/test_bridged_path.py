@@ -17,7 +17,7 @@ from mpicoll.runtime.mpi.cuda_aware import Awareness
 from mpicoll.runtime.paths import table
 from mpicoll.runtime.program import binder
 from mpicoll.schedule.topology import Topology
-from unit.recorded_cuda import CALLER, comm, made, mapped, peers, peers_of, x, y
+from unit.recorded_cuda import CALLER, comm, late, made, mapped, peers, peers_of, x, y
 
 #: memory that stands for pinned memory: what is there is really combined
 PINNED = np.zeros(4096, "u1")
@@ -138,6 +138,36 @@ def test_all_that_messages_and_work_touch_is_reserved(made, bridged, comm, metho
     for address, nbytes in (located(span, one.near) for span in spans):
         assert begin <= address <= address + nbytes <= end
     assert context.size == 4
+
+
+def test_what_a_kernel_leaves_is_not_sent_where_it_has_waited_in_vain(made, bridged, comm, x, y):
+    """Other hosts would take it for a result."""
+    context = comm._get_context()
+    peers = context.attached["bridged"]
+    made.monkeypatch.setattr(made.module.cuda.runtime, "streamSynchronize", lambda stream: late(peers, 1))
+    with mpicoll.override(path="bridged", timeout=5):
+        bound = bound_of(comm, "Allreduce", x, y, algorithm="striped")
+        with pytest.raises(mpicoll.StalledError, match="rank 1 did not come"):
+            bound.run()
+    assert "send" not in [what for what, *_ in made.taken()]
+    late(peers, -1)
+    context.broken = ""
+
+
+def test_arrays_of_another_device_come_to_that_of_the_inboxes(bridged, comm):
+    assert bridged.home(comm._get_context()) == 0
+    comm._get_context().attached["bridged"] = "each host has one rank"
+    assert bridged.home(comm._get_context()) == -1
+
+
+def test_many_hosts_without_nvlink_are_refused(bridged, comm, x, y):
+    """A rank would send more cells to another one than there are places in the protocol `slices`."""
+    context = comm._get_context()
+    operands = conductor.Call(context, "blocking", "Allreduce", (x, y, MPI.SUM), None, None, "").read()
+    context.topology = Topology.of([k // 2 for k in range(66)])
+    assert bridged.unoffered(context, operands) == ""
+    context.attached["bridged"].linked = False
+    assert "more than 32 hosts" in bridged.unoffered(context, operands)
 
 
 def test_why_it_is_not_offered(bridged, comm, x, y, monkeypatch):
