@@ -6,6 +6,8 @@ Float32 sums in host memory.  The calls of a cell take turns; a time is the medi
 instant on the machine's clock, which imitated hosts share.  A flat algorithm that takes more than LEFT times as long as
 the best leaves the cell, and with it all longer messages.  Bytes are those that a host's network device counts, of the
 busiest host and direction.  The bound is the least bytes at the rate, and one delay.
+
+The choice knows the link where `mpirun ... python -m mpicoll tune --op barrier --budget 10` has measured it before.
 """
 
 import argparse
@@ -120,7 +122,9 @@ def main():
     hosts = WORLD.allgather(MPI.Get_processor_name())
     results = Results(options.json if WORLD.rank == 0 else None, Path(sys.argv[0]).name)
     software = f"mpicoll {mpicoll.__version__}, {MPI.Get_library_version().splitlines()[0].strip()}"
-    results.begin(command=shlex.join(sys.argv), ranks=WORLD.size, hosts=hosts, software=software)
+    comm.Barrier()
+    tables = [Path(table.name).name for table in comm._get_context().tuning().tables]
+    results.begin(command=shlex.join(sys.argv), ranks=WORLD.size, hosts=hosts, software=software, tables=tables)
     for op in options.ops.split(","):
         gone = set()
         for nbytes in map(int, options.bytes.split(",")):

@@ -77,6 +77,8 @@ def table(run: Run) -> str:
     """Return the times of a run."""
     head = ["call", "size", "chosen, ms", "best flat, ms", "", "MPI's own, ms", "bound, ms", "bytes / least"]
     note = "Medians of calls in turn; the bound is the least bytes with their delays."
+    if tables := run.content.get("tables"):
+        note = f"Chosen by the tuning table {tables[0]}. {note}"
     return f"{layout(run)}; links of {links(run)}. {note}\n\n{markdown(head, (_line(run, row) for row in run.rows))}"
 
 
