@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from mpicoll.schedule.ir import Copy, Local, Message, Recv, Reduce, Ref, Schedule, Scratch, Send, Step, step
+from mpicoll.schedule.ir import Copy, Local, Message, Recv, Reduce, Ref, Schedule, Scratch, Send, Step, joined, step
 
 #: returns the outer cells of inner ones
 Moved = Callable[[Ref], Ref]
@@ -46,8 +46,7 @@ def embed(inner: Schedule, region: Region, tmp: Scratch) -> list[Step]:
     cells = {"input": region.inputs, "output": region.outputs, "scratch": scratch}
 
     def moved(ref: Ref) -> Ref:
-        parts = [part for cell in ref.cells if (part := cells[ref.buffer][cell]).cells]
-        return Ref(parts[0].buffer, tuple(cell for part in parts for cell in part.cells)) if parts else none
+        return joined(cells[ref.buffer][cell] for cell in ref.cells)
 
     return [step(_messages(one, region.ranks, moved), _work(one, moved)) for one in inner.steps]
 

@@ -66,6 +66,12 @@ def out(ids: int | Iterable[int]) -> Ref:
     return _one("output", ids) if isinstance(ids, int) else Ref("output", _ids(ids))
 
 
+def joined(parts: Iterable[Ref]) -> Ref:
+    """Return a reference to the cells of several in one buffer, one after the other; empty ones may be of any."""
+    some = [part for part in parts if part.cells]
+    return Ref(some[0].buffer if some else "scratch", tuple(cell for part in some for cell in part.cells))
+
+
 class Scratch:
     """Hands out scratch cells while an algorithm is being written."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpicoll.algorithms.on_hosts.hierarchy import on_hosts
 from mpicoll.algorithms.on_hosts.stage import Stage
-from mpicoll.schedule.ir import Copy, Message, Recv, Ref, Schedule, Send, inp, out, step
+from mpicoll.schedule.ir import Copy, Message, Recv, Ref, Schedule, Send, inp, joined, out, step
 
 
 @on_hosts(
@@ -30,7 +30,7 @@ def bundles(stage: Stage) -> Schedule:
     messages += [Recv(held[one], one) for one in near if far]
     own = [Copy(held[rank], inp([rank * size + to for to in far]))] if far else []
     stage.steps.append(step(messages, own))
-    outside: list[Message] = [Send(_together([held[one][k] for one in local]), to) for k, to in enumerate(far)]
+    outside: list[Message] = [Send(joined(held[one][k] for one in local), to) for k, to in enumerate(far)]
     for group in stage.groups:
         if rank not in group:
             sender = stage.stands_for(rank, group)
@@ -38,7 +38,3 @@ def bundles(stage: Stage) -> Schedule:
     with stage.outside():
         stage.steps.append(step(outside))
     return stage.done(size * size)
-
-
-def _together(cells: list[Ref]) -> Ref:
-    return Ref("scratch", tuple(cell for one in cells for cell in one.cells))

@@ -6,7 +6,7 @@ from mpicoll.algorithms.on_hosts.hierarchy import between, inside, on_hosts
 from mpicoll.algorithms.on_hosts.stage import NOTHING, Stage
 from mpicoll.algorithms.phases import combine
 from mpicoll.schedule.embed import Region
-from mpicoll.schedule.ir import Ref, Schedule, inp, out, step
+from mpicoll.schedule.ir import Ref, Schedule, inp, joined, out, step
 
 _TOTALS = between("exscan", "recursive_doubling"), inside("bcast", "binomial")
 _BY_TREES = inside("reduce", "binomial"), between("allreduce", "recursive_doubling"), inside("bcast", "binomial")
@@ -102,7 +102,7 @@ def leader_gather(stage: Stage, root: int) -> Schedule:
     stage.steps += stage.phase("gather", Region(local, blocks, list(map(inp, blocks)), held), local.index(first))
     with stage.outside():
         if stage.rank == first:
-            sources = [_together(held) if one == first else NOTHING for one in leaders]
+            sources = [joined(held) if one == first else NOTHING for one in leaders]
             region = Region(leaders, stage.groups, sources, list(map(out, stage.groups)))
             stage.steps += stage.phase("gather", region, leaders.index(root))
     return stage.done(stage.size)
@@ -124,7 +124,7 @@ def leader_scatter(stage: Stage, root: int) -> Schedule:
     held, blocks = _held(stage, first, inp(local) if first == root else None), [[one] for one in local]
     with stage.outside():
         if stage.rank == first:
-            targets = [_together(held) if one == first != root else NOTHING for one in leaders]
+            targets = [joined(held) if one == first != root else NOTHING for one in leaders]
             region = Region(leaders, stage.groups, list(map(inp, stage.groups)), targets)
             stage.steps += stage.phase("scatter", region, leaders.index(root))
     stage.steps += stage.phase("scatter", Region(local, blocks, held, list(map(out, blocks))), local.index(first))
@@ -191,7 +191,7 @@ def _before(stage: Stage, total: Ref) -> list[Ref]:
         stage: whose hosts are in the order of ranks.
         total: cells that hold the sum of this host, at its last rank.
     """
-    local, number = stage.local, stage.groups.index(stage.local)
+    local, number = stage.local, stage.host_of[stage.rank]
     found = [stage.tmp.take(stage.cells)] if number else []
     with stage.outside():
         if stage.rank == local[-1]:
@@ -212,10 +212,6 @@ def _held(stage: Stage, first: int, cells: Ref | None) -> list[Ref]:
     if stage.rank != first:
         return [NOTHING] * len(stage.local)
     return list(stage.tmp.take(stage.local) if cells is None else cells)
-
-
-def _together(refs: list[Ref]) -> Ref:
-    return Ref(refs[0].buffer, tuple(cell for one in refs for cell in one.cells))
 
 
 def _reduced_to(first: int, stage: Stage) -> Ref:

@@ -150,12 +150,13 @@ class Stage:
 
     def leaders(self, root: int) -> tuple[list[int], int]:
         """Return (first rank of each host, the root for its own; that of this host)."""
-        found = [root if root in group else group[0] for group in self.groups]
-        return found, next(one for one in found if one in self.local)
+        found = [group[0] for group in self.groups]
+        found[self.home(root)] = root
+        return found, found[self.host_of[self.rank]]
 
     def home(self, root: int) -> int:
         """Return the number of the root's host."""
-        return next(host for host, group in enumerate(self.groups) if root in group)
+        return self.host_of[root]
 
     def column(self, rank: int) -> tuple[int, ...]:
         """Return the rank of each host that stands for a rank: itself, and ranks as busy as others of theirs."""
