@@ -209,8 +209,8 @@ def plan(
     topology = forced(settings.topology, size)
     able = tuple(name for name in serving(memory) if _reaches(PATHS[name], topology))
     paths = tuple(name for name in able if wanted() in (None, name)) or able
-    facts = Facts(row.name, size, nbytes, memory, commutative, counts_known, paths, settings.segment_bytes, pinned)
-    facts = replace(facts, topology=topology)
+    call = row.name, size, nbytes, memory, commutative, counts_known, paths, settings.segment_bytes, pinned
+    facts = Facts(*call, topology=topology)
     if memory == "device":
         facts = replace(facts, gpus=size if gpus is None else gpus, not_native=ON_A_DEVICE)
     asked = algorithm or "", "", settings.algorithms

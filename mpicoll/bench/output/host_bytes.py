@@ -20,7 +20,7 @@ from mpicoll.schedule.topology import Topology
 
 @dataclass(frozen=True)
 class HostBytes:
-    """What a call sends between hosts.
+    """The bytes that a call sends between hosts.
 
     Attributes:
         nbytes: bytes that leave or enter the busiest host; None where they are not counted.

@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 from mpicoll.runtime.context.first_call import RankFacts
 from mpicoll.runtime.mpi.roll_call import Address
-from mpicoll.runtime.progress.exchange import Routine
+from mpicoll.runtime.progress.exchange import Routine, heard
 
 #: bytes of a record
 LENGTH = 64
@@ -102,7 +102,7 @@ def introduced(comm: MPI.Intracomm, own: RankFacts) -> Routine[list[RankFacts]]:
     kept, names = {records[comm.rank].common: own}, {records[comm.rank].host: _name(own)}
     if any(sizes) or any(lengths):
         text = said * (sizes[comm.rank] > 0) + name * (lengths[comm.rank] > 0)
-        texts = yield from _heard(comm, text, [a + b for a, b in zip(sizes, lengths, strict=True)])
+        texts = yield from heard(comm, text, [a + b for a, b in zip(sizes, lengths, strict=True)])
         kept = {common: _said(texts[r][: sizes[r]], own) for common, r in kinds.items()} or kept
         names = {host: texts[r][sizes[r] :].decode() for host, r in hosts.items()} or names
     return [_fact(one, kept[one.common], names) for one in records]
@@ -119,14 +119,6 @@ def _firsts(values: Iterable[bytes]) -> dict[bytes, int]:
     for rank, value in enumerate(values):
         found.setdefault(value, rank)
     return found
-
-
-def _heard(comm: MPI.Intracomm, text: bytes, sizes: list[int]) -> Routine[list[bytes]]:
-    """Return what each rank says, of a size that all know."""
-    ends = np.cumsum(sizes).tolist()
-    received = np.zeros(ends[-1], "u1")
-    yield comm.Iallgatherv(np.frombuffer(text, "u1"), [received, sizes]).Test
-    return [received[end - size : end].tobytes() for size, end in zip(sizes, ends, strict=True)]
 
 
 def _said(text: bytes, own: RankFacts) -> RankFacts:

@@ -64,15 +64,15 @@ def exchanged(comm: MPI.Intracomm, mine: Any, enough: Callable[[Any], bool] = la
     found = [pickle.loads(row[HEADER : HEADER + n].tobytes()) if n <= SHORT else None for row, n in rows]
     if max(sizes) <= SHORT or any(enough(one) for one in found if one is not None):
         return found
-    return (yield from _long(comm, data, sizes))
+    return list(map(pickle.loads, (yield from heard(comm, data, sizes))))
 
 
-def _long(comm: MPI.Intracomm, data: bytes, sizes: list[int]) -> Routine[list[Any]]:
-    """Return every rank's object, whose sizes in bytes are known."""
+def heard(comm: MPI.Intracomm, data: bytes, sizes: list[int]) -> Routine[list[bytes]]:
+    """Return every rank's bytes, whose numbers all ranks know; a rank may have none."""
     ends = np.cumsum(sizes).tolist()
     received = np.zeros(ends[-1], "u1")
     yield comm.Iallgatherv(np.frombuffer(data, "u1"), [received, sizes]).Test
-    return [pickle.loads(received[end - size : end].tobytes()) for size, end in zip(sizes, ends, strict=True)]
+    return [received[end - size : end].tobytes() for size, end in zip(sizes, ends, strict=True)]
 
 
 def met(comm: MPI.Intracomm) -> Routine[None]:

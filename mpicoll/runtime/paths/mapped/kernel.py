@@ -20,7 +20,7 @@ from mpicoll.runtime.paths.mapped.credits import unheard
 from mpicoll.runtime.paths.mapped.inbox_layout import MARK, PLACES, TOKEN
 from mpicoll.runtime.paths.mapped.inboxes import Peers
 from mpicoll.runtime.paths.mapped.lowering import Lowered, lower, reads_first
-from mpicoll.runtime.paths.mapped.protocols import all_schedules, protocol_for, sent, way_of
+from mpicoll.runtime.paths.mapped.protocols import all_schedules, cells_sent, protocol_for, way_of
 from mpicoll.runtime.paths.mapped.residents import residents_of
 from mpicoll.runtime.paths.mapped.source import (
     BLOCKS,
@@ -188,7 +188,7 @@ def lowered_for(
     """
     silent = unheard(schedules)
     if not even:
-        silent = frozenset((sender, receiver) for sender, s in enumerate(schedules) for receiver in sent(s))
+        silent = frozenset((sender, receiver) for sender, s in enumerate(schedules) for receiver in cells_sent(s))
     awaited = frozenset(receiver for sender, receiver in silent if sender == rank)
     credited = frozenset(sender for sender, receiver in silent if receiver == rank)
     return lower(schedules[rank], aliased, awaited, credited, early, stored)

@@ -77,10 +77,10 @@ def _slots(protocol: Protocol, most: int, peers: Peers) -> int:
 @lru_cache(maxsize=1024)
 def most_sent(schedules: tuple[Schedule, ...]) -> int:
     """Return the most cells that a rank sends to another."""
-    return max((n for schedule in schedules for n in sent(schedule).values()), default=1)
+    return max((n for schedule in schedules for n in cells_sent(schedule).values()), default=1)
 
 
-def sent(schedule: Schedule) -> Counter[int]:
+def cells_sent(schedule: Schedule) -> Counter[int]:
     """Return the number of cells that a rank sends to each peer."""
     sent: Counter[int] = Counter()
     for message in (m for one in schedule.steps for m in one.messages if isinstance(m, Send)):
