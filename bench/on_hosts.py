@@ -24,7 +24,9 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.algorithms import registry
+from mpicoll.analysis.host_bounds import least_host_bytes
 from mpicoll.bench.output.results import Results
+from mpicoll.schedule.topology import Topology
 from mpicoll.settings import format_bytes
 
 WORLD = MPI.COMM_WORLD
@@ -80,16 +82,6 @@ def busiest(call):
     return int(max(WORLD.allgather(max(sent_and_received() - before))))
 
 
-def least(op, nbytes, hosts):
-    """Return bytes that must leave or enter some host."""
-    counts, p = [hosts.count(host) for host in sorted(set(hosts))], len(hosts)
-    if op == "allreduce":
-        return 2 * nbytes * (len(counts) - 1) / len(counts)
-    if op == "bcast":
-        return nbytes
-    return nbytes * (p - min(counts)) / p  # what the smallest host has not, or has for others
-
-
 def cell(op, nbytes, comms, gone, repeats):
     """Return (medians in seconds by name, bytes of the choice)."""
     calls = {name: call for name, call in calls_of(op, nbytes, *comms).items() if name not in gone}
@@ -120,6 +112,7 @@ def main():
     comm = mpicoll.Communicator(WORLD)
     comms = comm, MPI.Intracomm(WORLD).Dup()
     hosts = WORLD.allgather(MPI.Get_processor_name())
+    topology = Topology.of(hosts)
     results = Results(options.json if WORLD.rank == 0 else None, Path(sys.argv[0]).name)
     software = f"mpicoll {mpicoll.__version__}, {MPI.Get_library_version().splitlines()[0].strip()}"
     comm.Barrier()
@@ -131,7 +124,7 @@ def main():
             nbytes = max(nbytes, 4 * WORLD.size if op != "allreduce" and op != "bcast" else 8)
             medians, sent = cell(op, nbytes, comms, gone, options.repeats)
             flat = min((name for name in medians if name not in (AUTO, OWN)), key=medians.get)
-            floor = least(op, nbytes, hosts)
+            floor = least_host_bytes(op, topology, 0, [nbytes / WORLD.size] * WORLD.size)
             bound = floor * 8 / options.rate / 1e6 + options.delay / 1e3
             chosen = str(comm.Get_plan(*plan_of(op, nbytes, comm.size)).choice)
             row = {
