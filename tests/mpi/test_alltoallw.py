@@ -7,10 +7,14 @@ import pytest
 from mpi4py import MPI
 
 import mpicoll
+from mpi.three_forms import forms_of
 
 P = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
 PLAIN = MPI.Intracomm(MPI.COMM_WORLD)
+
+
+blocking, nonblocking, persistent = forms_of("Alltoallw")
 
 
 def subarrays(shape, axis):
@@ -35,22 +39,6 @@ def transposed(comm, form):
         if not kind.is_predefined:
             kind.Free()
     return result, wanted
-
-
-def blocking(comm, x, y):
-    comm.Alltoallw(x, y)
-
-
-def nonblocking(comm, x, y):
-    comm.Ialltoallw(x, y).Wait()
-
-
-def persistent(comm, x, y):
-    request = comm.Alltoallw_init(x, y)
-    for _ in range(2):
-        request.Start()
-        request.Wait()
-    request.Free()
 
 
 @pytest.mark.parametrize("form", [blocking, nonblocking, persistent], ids=lambda form: form.__name__)

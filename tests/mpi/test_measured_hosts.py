@@ -1,4 +1,4 @@
-"""What is measured on several hosts, which the setting `topology` makes of one: link, rules, regret, bytes."""
+"""Measurements on several hosts, which the setting `topology` makes of one: link, rules, regret, bytes."""
 
 import pytest
 from mpi4py import MPI

@@ -9,10 +9,14 @@ from mpi4py import MPI
 import mpicoll
 from mpi.calls_in_flight import InFlight
 from mpi.neighbours import TOPOLOGIES, Expected
+from mpi.three_forms import forms_of
 
 P = MPI.COMM_WORLD.Get_size()
 RANK = MPI.COMM_WORLD.Get_rank()
 pytestmark = pytest.mark.many_ranks
+
+
+blocking, nonblocking, persistent = forms_of("Neighbor_alltoallw")
 
 
 @pytest.fixture(params=TOPOLOGIES)
@@ -27,22 +31,6 @@ def ring(world):
     made = TOPOLOGIES["ring"](world)
     yield made
     made.Free()
-
-
-def blocking(comm, x, y):
-    comm.Neighbor_alltoallw(x, y)
-
-
-def nonblocking(comm, x, y):
-    comm.Ineighbor_alltoallw(x, y).Wait()
-
-
-def persistent(comm, x, y):
-    request = comm.Neighbor_alltoallw_init(x, y)
-    for _ in range(2):
-        request.Start()
-        request.Wait()
-    request.Free()
 
 
 def numbers(rank, block):
