@@ -189,9 +189,14 @@ def test_mistakes_name_both_numbers(ring, debug):
 
 
 @pytest.mark.gpu
-def test_arrays_on_a_device_are_refused(ring):
+def test_arrays_on_a_device_are_as_those_on_the_host(ring):
     import cupy
 
-    spec = [[1, 1], [0, 8], [MPI.DOUBLE] * 2]
-    with pytest.raises(mpicoll.UnsupportedError, match="recvbuf is on a device and has a derived"):
-        ring.Neighbor_alltoallw([np.zeros(2), *spec], [cupy.zeros(2), *spec])
+    column = MPI.DOUBLE.Create_vector(2, 1, 3).Commit()
+    x, y = np.arange(12.0) + 100 * ring.rank, np.zeros(12)
+    there, here = [[1, 2], [8, 0], [column, MPI.DOUBLE]], [[2, 1], [64, 0], [MPI.DOUBLE, column]]
+    a, b = cupy.asarray(x), cupy.asarray(y)
+    ring.Neighbor_alltoallw([x, *there], [y, *here])
+    ring.Neighbor_alltoallw([a, *there], [b, *here])
+    assert b.get().tolist() == y.tolist()
+    column.Free()

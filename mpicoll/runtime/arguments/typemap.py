@@ -4,7 +4,8 @@ A column of a (3, 4) array of doubles is one item of the type `DOUBLE.Create_vec
 
     [a, 1, column]: packed a[0, 0], a[1, 0], a[2, 0]
 
-Other ranks need not know: to them it is 3 doubles.  MPI itself packs and unpacks, so that every type is served.
+Other ranks need not know: to them it is 3 doubles.  On the host MPI itself packs and unpacks, so that every type is
+served; on a device strided copies do (see `strided.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +21,8 @@ from mpi4py import MPI
 from mpi4py.util import dtlib
 
 from mpicoll.errors import UnsupportedError
-from mpicoll.runtime.arguments.arrays import Array, Flat, flatten, pointer_of
+from mpicoll.runtime.arguments.arrays import Array, Flat, device_of, empty_on, flatten, pointer_of
+from mpicoll.runtime.arguments.strided import MOST, lattices_of
 
 #: bytes behind address 0 at which items begin that are given by address
 BEGIN = 4096
@@ -127,24 +130,43 @@ def packed(
         writes: the call writes the elements, so that they are put back.
 
     Raises:
-        UnsupportedError: the memory is on a device.
+        UnsupportedError: the memory is on a device, and a datatype has no strides.
         ValueError: the items are not within the memory.
     """
-    address = 0
+    address, nbytes = 0, sum(piece.items * piece.typemap.nbytes for piece in pieces)
     if memory is not None:
-        if not isinstance(memory, np.ndarray):
-            what = f"{name} is on a device and has a derived datatype"
-            raise UnsupportedError(f"{collective}: {what}; pass a strided view, or an array for each")
         for number, piece in enumerate(pieces):
             if not piece.fits(memory.nbytes):
                 which = f"{piece.items} items from byte {piece.start} on, block {number}"
                 raise ValueError(f"{collective}: {name} has {memory.nbytes} bytes, too few for {which}")
         address = flatten(collective, name, memory, writes=writes).pointer
-    held = np.empty(sum(piece.items * piece.typemap.nbytes for piece in pieces) // dtype.itemsize, dtype)
+    if not isinstance(memory, np.ndarray | None):
+        there = empty_on(0, nbytes // dtype.itemsize, dtype)
+        return _packed_there(f"{collective}: {name}", memory, pieces, there, writes=writes)
+    held = np.empty(nbytes // dtype.itemsize, dtype)
     flat = Flat(held, pointer_of(held), -1)
     flat.before.append(lambda: _pack(address, pieces, held, memory))
     if writes:
         flat.after.append(lambda: _unpack(address, pieces, held, memory))
+    return flat
+
+
+def _packed_there(what: str, memory: Array, pieces: list[Piece], held: Array, *, writes: bool) -> Flat:
+    """Return the elements of pieces of memory on a device, in memory there; `what` they are, for messages."""
+    views, position, bytes_held = list[tuple[Array, Array]](), 0, held.view("u1")
+    for piece in pieces:
+        kind = piece.typemap
+        lattices = lattices_of(kind.kind) if piece.has_elements else []
+        if lattices is None:
+            unlike = f"is on a device and has a datatype without strides, or of more than {MOST} parts"
+            raise UnsupportedError(f"{what} {unlike}; pass a strided view, or an array for each")
+        rows = (one.repeated(piece.items, kind.extent, kind.nbytes) for one in lattices)
+        views += [row.views(memory, piece.start, bytes_held, position) for row in rows if row.elements]
+        position += piece.items * kind.nbytes
+    flat = Flat(held, pointer_of(held), device_of(memory))
+    flat.before += [partial(there.__setitem__, ..., here) for here, there in views]
+    if writes:
+        flat.after += [partial(here.__setitem__, ..., there) for here, there in views]
     return flat
 
 
