@@ -101,13 +101,13 @@ class Tuner:
         Another tuner can have its visit in between.  Sizes where the winner changes come in addition, but for the last
         visit, so that each is met twice at least.
         """
-        names, seconds = list(calls), self.seconds / VISITS
+        names, used = list(calls), 0.0
         self.plan = [(name, n) for name in names for n in self._sizes(name, longest)]
         for visit in range(VISITS):
             self.visit, self.start = visit, self.now()
             if visit == 0:
                 self._probe()
-            last = visit + 1 == VISITS
+            last, seconds = visit + 1 == VISITS, max(self.seconds - used, 0.0) / (VISITS - visit)
             self._survey(self.start + seconds * (1 if last else PLANNED))
             self._fit()
             if last:
@@ -116,6 +116,7 @@ class Tuner:
                 self._refine(names, self.start + seconds)
             self._fit()
             self._told(1.0, "" if last else names[-1])
+            used += self.now() - self.start
             yield
 
     def _sizes(self, name: str, longest: int) -> list[int]:
@@ -127,9 +128,11 @@ class Tuner:
         return make_case(CALLS[name], nbytes, "float32", self.comm.size, "SUM", 0)
 
     def _survey(self, end: float) -> None:
-        """Measure all sizes that are known, until a time."""
+        """Measure all sizes that are known, until a time; in the first visit all of them, however long that takes."""
         known = list(self.plan)
         for place, (name, nbytes) in enumerate(known):
+            if self.visit and not self._left(end):
+                return
             self._measure(name, nbytes, self._left(end) / (len(known) - place))
             self._told(PLANNED * (place + 1) / len(known), name)
 

@@ -187,6 +187,16 @@ def test_each_probe_measures_its_own_algorithm(comm, monkeypatch):
     assert not tuner.met
 
 
+def test_a_visit_that_took_too_long_leaves_the_others_less(comm, monkeypatch):
+    """All sizes are measured once; then the time is over."""
+    tuner, begun = Tuner(comm, HostBackend(), Clock(everybody, True, lambda: None), 0.05), []
+    measure = Tuner._measure
+    monkeypatch.setattr(Tuner, "_measure", lambda self, *given, **named: begun.append(self.visit) or measure(self, *given, **named))
+    tuner.run(["bcast"], 1 << 12)
+    assert set(begun) == {0}
+    assert {nbytes for _, nbytes in tuner.timings} >= {8, 1024, 1 << 12}
+
+
 def test_what_was_tuned_is_found_again(home, capfd):
     assert on_all(run(options())) == 0
     files = everybody.bcast(sorted(map(str, home.iterdir())) if RANK == 0 else None)
