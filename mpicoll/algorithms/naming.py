@@ -15,7 +15,7 @@ from collections import Counter
 #: stands for the first hierarchy of a collective that has all inner collectives that are named
 HIERARCHICAL = "hierarchical"
 #: hierarchies, in the order in which that looks at them
-HIERARCHIES = ("striped", "leader")
+HIERARCHIES = ("striped", "leader", "chained")
 
 WORD = r"[a-z][a-z0-9_]*"
 #: form of a name, without spaces

@@ -2,6 +2,9 @@
 
 An allreduce by `reduce_scatter_allgather` on 2 hosts of 4 ranks, in a block each, sends the bytes of one vector out of
 a host, in 2 rounds; each rank sends a quarter of them.  By `two_shot` it sends those of 4 vectors.
+
+A chain of 4 hosts sends one vector out of each, but no host before it has received: 3 vectors one after the other, and
+one and a half if they are cut into 4 segments.
 """
 
 from __future__ import annotations
@@ -25,11 +28,23 @@ class HostTraffic:
         rounds: most messages between hosts of which each waits for the one before.
         vectors: bytes that leave or enter the busiest host, as a part of the message size.
         rank_vectors: the same of the busiest rank.
+        serial: the same of the host that is busiest in each turn, of all turns: a message has its turn after those that
+            its sender has sent or received before, and all that led to these.  It is no less than `vectors`.
+        rank_serial: that of the ranks.
+        incast: what enters a host in a turn times the hosts but one that send it, where that is most, of all turns.
     """
 
     rounds: int = 0
     vectors: float = 0.0
     rank_vectors: float = 0.0
+    serial: float = 0.0
+    rank_serial: float = 0.0
+    incast: float = 0.0
+
+
+#: part of its time by which a byte takes longer for each other host that sends to the same one: allgathers of 0.5 to
+#: 1 MiB on 4 imitated hosts took 1.3 to 1.45 times as long where 3 hosts sent to one at once (docs/measurements.md)
+INCAST = 0.15
 
 
 @dataclass(frozen=True)
@@ -37,6 +52,7 @@ class HostLink:
     """A host's link to the others.
 
     The bytes take as long as those of the host, or as those of the busiest rank: one rank alone may not fill the link.
+    What hosts send one after the other takes longer, by the part that segments do not let them do at the same time.
 
     Attributes:
         alpha: seconds of a round, without its bytes.
@@ -50,10 +66,12 @@ class HostLink:
     rank_beta: float = 0.0
     source: str = ""
 
-    def seconds(self, traffic: HostTraffic, n: int) -> float:
-        """Return the time of an algorithm's traffic in seconds; n is the message size in bytes."""
-        of_bytes = max(traffic.vectors * self.beta, traffic.rank_vectors * self.rank_beta)
-        return traffic.rounds * self.alpha + of_bytes * n
+    def seconds(self, traffic: HostTraffic, n: int, s: int = 1) -> float:
+        """Return the time of an algorithm's traffic in seconds; n is the message size in bytes, s the segments."""
+        of_host = traffic.vectors + (traffic.serial - traffic.vectors) / s
+        of_rank = traffic.rank_vectors + (traffic.rank_serial - traffic.rank_vectors) / s
+        of_bytes = max(of_host * self.beta, of_rank * self.rank_beta)
+        return traffic.rounds * self.alpha + (of_bytes + INCAST * traffic.incast * self.beta) * n
 
     def __str__(self) -> str:
         rates = [_rate(self.beta, "out of a host")] + [_rate(self.rank_beta, "of a rank alone")] * bool(self.rank_beta)
@@ -66,6 +84,10 @@ def _rate(beta: float, whose: str) -> str:
     if not beta:
         return f"no time for bytes {whose}"
     return f"{1e-9 / beta:.4g} GB/s {whose}" if beta <= 1e-9 else f"{1e-6 / beta:.4g} MB/s {whose}"
+
+
+#: (from where, to where, how much)
+Moved = tuple[Hashable, Hashable, float]
 
 
 class _FarMessage(NamedTuple):
@@ -91,10 +113,13 @@ def host_traffic(card: Algorithm, topology: Topology, root: int = 0) -> HostTraf
     far = list(_between_hosts(schedules, host_of))
     if not far:
         return HostTraffic()
-    most = _busiest((host_of[one.source], host_of[one.target], len(one.cells)) for one in far)
-    of_a_rank = _busiest((one.source, one.target, len(one.cells)) for one in far)
+    between_hosts: list[Moved] = [(host_of[one.source], host_of[one.target], len(one.cells)) for one in far]
+    between_ranks: list[Moved] = [(one.source, one.target, len(one.cells)) for one in far]
+    rounds, turns = _numbers(schedules, host_of, sent=False), _numbers(schedules, host_of, sent=True)
+    of_hosts, of_ranks = _by_turn(between_hosts, turns), _by_turn(between_ranks, turns)
+    moved = _busiest(between_hosts), _busiest(between_ranks), sum(map(_busiest, of_hosts)), sum(map(_busiest, of_ranks))
     blocks = card.vector_blocks(len(host_of))
-    return HostTraffic(_rounds(schedules, host_of), most / blocks, of_a_rank / blocks)
+    return HostTraffic(max(rounds), *(number / blocks for number in (*moved, sum(map(_incast, of_hosts)))))
 
 
 def host_bytes(card: Algorithm, topology: Topology, root: int, sizes: Sequence[float]) -> float:
@@ -121,12 +146,8 @@ def _between_hosts(schedules: Sequence[Schedule], host_of: Sequence[int]) -> Ite
                 yield _FarMessage(rank, message.peer, message.source, schedule)
 
 
-def _busiest(moved: Iterable[tuple[Hashable, Hashable, float]]) -> float:
-    """Return the most that leaves or enters one place, 0 where nothing is moved.
-
-    Args:
-        moved: (from where, to where, how much) of each message.
-    """
+def _busiest(moved: Iterable[Moved]) -> float:
+    """Return the most that leaves or enters one place, 0 where nothing is moved."""
     leaving, entering = defaultdict[Hashable, float](float), defaultdict[Hashable, float](float)
     for source, target, much in moved:
         leaving[source] += much
@@ -134,16 +155,41 @@ def _busiest(moved: Iterable[tuple[Hashable, Hashable, float]]) -> float:
     return max((*leaving.values(), *entering.values()), default=0)
 
 
-def _rounds(schedules: Sequence[Schedule], host_of: Sequence[int]) -> int:
-    """Return the most messages between hosts that follow from each other: each rank does its steps in order."""
+def _by_turn(moved: Sequence[Moved], turns: Sequence[int]) -> list[list[Moved]]:
+    """Return what is moved in each turn, given the turn of each."""
+    of = defaultdict[int, list[Moved]](list)
+    for number, one in zip(turns, moved, strict=True):
+        of[number].append(one)
+    return list(of.values())
+
+
+def _incast(moved: Iterable[Moved]) -> float:
+    """Return what enters a place, times the places but one that send to it; of the place where that is most."""
+    entering = defaultdict[Hashable, dict[Hashable, float]](lambda: defaultdict(float))
+    for source, target, much in moved:
+        entering[target][source] += much
+    return max(((len(parts) - 1) * sum(parts.values()) for parts in entering.values()), default=0)
+
+
+def _numbers(schedules: Sequence[Schedule], host_of: Sequence[int], *, sent: bool) -> list[int]:
+    """Return for each message between hosts how many follow from each other up to it, in the order of `_between_hosts`.
+
+    Each rank does its steps in order.
+
+    Args:
+        schedules: of all ranks.
+        host_of: of each rank.
+        sent: what a rank has sent in its steps before counts, too: it takes the rank's time, but need not arrive.
+    """
     known = [0] * len(schedules)  # of the messages that have led to where a rank is
     coming: dict[tuple[int, int], deque[int]] = defaultdict(deque)
-    ranks = [_steps(rank, schedule, known, coming, host_of) for rank, schedule in enumerate(schedules)]
+    found: list[list[int]] = [[] for _ in schedules]
+    ranks = [_steps(r, one, known, coming, host_of, found[r], sent) for r, one in enumerate(schedules)]
     for _ in range(1 + sum(len(one.steps) for one in schedules)):  # in each turn a rank comes to its next step
         ranks = [one for one in ranks if next(one, False)]
         if not ranks:
             break
-    return max(known, default=0)
+    return [number for one in found for number in one]
 
 
 def _steps(
@@ -152,20 +198,29 @@ def _steps(
     known: list[int],
     coming: dict[tuple[int, int], deque[int]],
     host_of: Sequence[int],
+    found: list[int],
+    sent: bool,
 ) -> Iterator[bool]:
     """Do a rank's steps; yield where a message has not come.
 
     Args:
         rank: whose steps they are.
         schedule: of the rank.
-        known: of each rank, see `_rounds`; changed.
+        known: of each rank, see `_numbers`; changed.
         coming: of each message between two ranks, in order, what its sender knew, one more between hosts; changed.
         host_of: of each rank.
+        found: gets the number of each message that it sends to another host.
+        sent: as in `_numbers`.
     """
     for one in schedule.steps:
+        before = known[rank]
         for message in one.messages:
             if isinstance(message, Send):
-                coming[rank, message.peer].append(known[rank] + (host_of[rank] != host_of[message.peer]))
+                far = host_of[rank] != host_of[message.peer]
+                coming[rank, message.peer].append(before + far)
+                found += [before + 1] * far
+                if sent:
+                    known[rank] = max(known[rank], before + far)
         for message in one.messages:
             if isinstance(message, Recv):
                 while not coming[message.peer, rank]:

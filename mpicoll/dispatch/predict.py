@@ -15,7 +15,7 @@ from functools import lru_cache
 from mpicoll.algorithms.card import Algorithm
 from mpicoll.analysis.cost import CostModel, pipelined
 from mpicoll.analysis.host_traffic import host_traffic
-from mpicoll.analysis.segments import block_bytes, pieces
+from mpicoll.analysis.segments import SEGMENTS, block_bytes, pieces
 from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.measured import Curve
 from mpicoll.dispatch.paths import PATHS
@@ -28,6 +28,8 @@ UNTUNED = Tuning()
 LEAST = 1e-9
 #: ranks up to which traffic between hosts is counted: it takes the schedules of all of them
 MOST_COUNTED = 64
+#: bytes of a rank's message to another host below which a segment is not worth one of its own
+SMALLEST_FAR = 8 << 10
 
 
 def best_segments(card: Algorithm, facts: Facts, path: str, tuning: Tuning = UNTUNED) -> tuple[int, float]:
@@ -41,9 +43,28 @@ def best_segments(card: Algorithm, facts: Facts, path: str, tuning: Tuning = UNT
         found = min(max(-(-block_bytes(card, size, nbytes) // facts.segment_bytes), 1), MOST_SEGMENTS)
     elif curve and row.takes_segments:
         found = curve.segments(nbytes)
+    elif row.takes_segments and _is_counted(facts):
+        found = _pieces_between_hosts(card, facts, path, tuning)
     else:
         found = pieces(card, model, size, nbytes, row.smallest_segment, row.wave)
     return found if row.takes_segments else 1, _seconds(card, facts, path, found, tuning, curve)
+
+
+def _is_counted(facts: Facts) -> bool:
+    """Tell whether traffic between hosts is counted."""
+    return bool(facts.topology.host_of) and facts.size <= MOST_COUNTED
+
+
+def _pieces_between_hosts(card: Algorithm, facts: Facts, path: str, tuning: Tuning) -> int:
+    """Return the segments with which an algorithm takes the least time; each one more costs a message on every way."""
+    traffic, nbytes, row = host_traffic(card, facts.topology, facts.root), facts.nbytes or 0, PATHS[path]
+    if not (pipelined(card.cost) or traffic.serial > traffic.vectors):
+        return 1
+    far = traffic.rank_vectors * nbytes // SMALLEST_FAR
+    near = block_bytes(card, facts.size, nbytes) // row.smallest_segment if pipelined(card.cost) else 0
+    more = tuning.model(path).alpha
+    able = (s for s in SEGMENTS if s <= max(far, near, 1))
+    return min(able, key=lambda s: _seconds(card, facts, path, s, tuning, None) + (s - 1) * more)
 
 
 def predicted(card: Algorithm, facts: Facts, path: str, segments: int, tuning: Tuning = UNTUNED) -> float:
@@ -78,8 +99,8 @@ def _seconds(card: Algorithm, facts: Facts, path: str, cut: int, tuning: Tuning,
         seconds = model.seconds(card.cost, facts.size, nbytes, cut)
         return seconds * math.exp(_between(_corrections(curve, card, path, model), math.log(nbytes + 1)))
     seconds = model.seconds(card.cost, card.level_size(facts.size, facts.topology), nbytes, cut)
-    if facts.topology.host_of and facts.size <= MOST_COUNTED:
-        seconds += tuning.link.seconds(host_traffic(card, facts.topology, facts.root), nbytes)
+    if _is_counted(facts):
+        seconds += tuning.link.seconds(host_traffic(card, facts.topology, facts.root), nbytes, cut)
     return seconds
 
 

@@ -191,7 +191,12 @@ def test_a_visit_that_took_too_long_leaves_the_others_less(comm, monkeypatch):
     """All sizes are measured once; then the time is over."""
     tuner, begun = Tuner(comm, HostBackend(), Clock(everybody, True, lambda: None), 0.05), []
     measure = Tuner._measure
-    monkeypatch.setattr(Tuner, "_measure", lambda self, *given, **named: begun.append(self.visit) or measure(self, *given, **named))
+
+    def noted(self, *given, **named):
+        begun.append(self.visit)
+        return measure(self, *given, **named)
+
+    monkeypatch.setattr(Tuner, "_measure", noted)
     tuner.run(["bcast"], 1 << 12)
     assert set(begun) == {0}
     assert {nbytes for _, nbytes in tuner.timings} >= {8, 1024, 1 << 12}

@@ -35,7 +35,7 @@ FULL_TREES = ("binomial", "knomial_4", "bruck_4", "double_binary_tree")
 #: formulas that count the further messages of all ranks, of which some travel at the same time
 UPPER = ("gather.ring", "scatter.ring", "bcast.striped", "reduce.striped", "alltoall.bundles")
 #: those of which one host needs a part only
-UPPER += ("scan.leader", "exscan.leader")
+UPPER += ("scan.leader", "exscan.leader", "bcast.chained", "reduce.chained")
 
 
 def seconds(collective, algorithm, ranks, where, nbytes=N, segments=1):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import mpicoll
 from mpicoll.algorithms import known
 from mpicoll.algorithms.registry import get
-from mpicoll.analysis.host_traffic import HostLink, HostTraffic, host_traffic
+from mpicoll.analysis.host_traffic import INCAST, HostLink, HostTraffic, host_traffic
 from mpicoll.dispatch.facts import Facts
 from mpicoll.dispatch.select import candidates
 from mpicoll.dispatch.tuning import here
@@ -59,14 +59,19 @@ def test_topologies_are_equal_where_the_same_ranks_are_together(names):
 @pytest.mark.parametrize(
     ("collective", "algorithm", "text", "expected"),
     [
-        ("allreduce", "reduce_scatter_allgather", BLOCK, HostTraffic(2, 1.0, 0.25)),
-        ("allreduce", "reduce_scatter_allgather", CYCLIC, HostTraffic(2, 4.0, 1.0)),
-        ("allreduce", "two_shot", BLOCK, HostTraffic(2, 4.0, 1.0)),
-        ("allreduce", "ring", BLOCK, HostTraffic(4, 1.75, 1.75)),
-        ("bcast", "linear", BLOCK, HostTraffic(1, 4.0, 4.0)),
-        ("bcast", "binomial", BLOCK, HostTraffic(1, 1.0, 1.0)),
-        ("bcast", "binomial", CYCLIC, HostTraffic(1, 4.0, 1.0)),
-        ("alltoall", "linear", BLOCK, HostTraffic(1, 2.0, 0.5)),
+        ("allreduce", "reduce_scatter_allgather", BLOCK, HostTraffic(2, 1.0, 0.25, 1.0, 0.25)),
+        ("allreduce", "reduce_scatter_allgather", CYCLIC, HostTraffic(2, 4.0, 1.0, 4.0, 1.0)),
+        ("allreduce", "two_shot", BLOCK, HostTraffic(2, 4.0, 1.0, 4.0, 1.0)),
+        ("allreduce", "ring", BLOCK, HostTraffic(4, 1.75, 1.75, 1.75, 1.75)),
+        ("bcast", "linear", BLOCK, HostTraffic(1, 4.0, 4.0, 4.0, 4.0)),
+        ("bcast", "binomial", BLOCK, HostTraffic(1, 1.0, 1.0, 1.0, 1.0)),
+        ("bcast", "binomial", CYCLIC, HostTraffic(1, 4.0, 1.0, 4.0, 1.0)),
+        ("alltoall", "linear", BLOCK, HostTraffic(1, 2.0, 0.5, 2.0, 0.5)),
+        ("bcast", "chained", "hosts=4", HostTraffic(3, 1.0, 0.5, 3.0, 1.5)),  # three hosts send, one after the other
+        ("bcast", "striped", "hosts=4", HostTraffic(4, 1.5, 0.75, 1.5, 0.75)),
+        ("bcast", "binomial", "hosts=4", HostTraffic(2, 2.0, 2.0, 3.0, 3.0)),
+        ("allgather", "bruck_4", "0+4,1+5,2+6,3+7", HostTraffic(1, 0.75, 0.375, 0.75, 0.375, 1.5)),
+        ("allgather", "striped", "0+4,1+5,2+6,3+7", HostTraffic(2, 0.75, 0.375, 0.75, 0.375, 0.0)),
     ],
 )
 def test_traffic_by_hand(collective, algorithm, text, expected):
@@ -94,15 +99,37 @@ def test_what_hosts_receive_is_what_they_are_sent(collective, text):
 
 
 def test_the_time_of_traffic():
-    assert HostLink(2.0, 0.5).seconds(HostTraffic(3, 1.5), 8) == 3 * 2.0 + 1.5 * 8 * 0.5
+    assert HostLink(2.0, 0.5).seconds(HostTraffic(3, 1.5, 1.5, 1.5, 1.5), 8) == 3 * 2.0 + 1.5 * 8 * 0.5
+
+
+def test_segments_let_hosts_send_at_the_same_time():
+    """A chain of four hosts: three vectors one after the other, or one and a half with four segments."""
+    link, chain = HostLink(1.0, 1.0), HostTraffic(3, 1.0, 1.0, 3.0, 3.0)
+    assert [link.seconds(chain, 8, s) for s in (1, 4)] == [3 + 3 * 8, 3 + 1.5 * 8]
+
+
+def test_hosts_that_send_to_one_at_once_take_longer():
+    link = HostLink(0.0, 1.0)
+    assert link.seconds(HostTraffic(1, 1.0, 1.0, 1.0, 1.0, 2.0), 10) == pytest.approx(10 * (1 + 2 * INCAST))
+
+
+def test_long_vectors_pass_along_a_chain_of_hosts_in_segments(tmp_path):
+    """On a link of 20 ms and 2.5 MB/s; one vector leaves each host, where a tree sends one and a half."""
+    file = tmp_path / "mine"
+    file.write_text("model:between_hosts:alpha=0.02:beta=4e-07", encoding="utf-8")
+    for collective in ("bcast", "reduce"):
+        with mpicoll.override(topology="0+4,1+5,2+6,3+7", tuning=file):
+            plan = mpicoll.plan(collective, size=8, nbytes=1 << 20)
+        assert (plan.algorithm, plan.segments) == ("chained", 32)
+        assert host_traffic(get(collective, plan.algorithm), plan.key.facts.topology).vectors == 1.0
 
 
 def test_one_rank_alone_may_not_fill_the_link():
     """A host sends 1 GB/s, one of its ranks 0.25 GB/s."""
     link, n = HostLink(0.0, 1e-9, 4e-9), 1_000_000
-    assert link.seconds(HostTraffic(1, 1.0, 1.0), n) == pytest.approx(4e-3)
-    assert link.seconds(HostTraffic(1, 1.0, 0.25), n) == pytest.approx(1e-3)
-    assert link.seconds(HostTraffic(1, 1.0, 0.125), n) == pytest.approx(1e-3)
+    assert link.seconds(HostTraffic(1, 1.0, 1.0, 1.0, 1.0), n) == pytest.approx(4e-3)
+    assert link.seconds(HostTraffic(1, 1.0, 0.25, 1.0, 0.25), n) == pytest.approx(1e-3)
+    assert link.seconds(HostTraffic(1, 1.0, 0.125, 1.0, 0.125), n) == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize("text", [BLOCK, CYCLIC, "0-4,5-7", "hosts=4"])

@@ -94,6 +94,11 @@ def striped_bcast(stage: Stage, root: int) -> Schedule:
 
     One vector leaves the root's host with two hosts, and less than two with more: middle and long vectors.
     """
+    return bcast_in_stripes(stage, root)
+
+
+def bcast_in_stripes(stage: Stage, root: int) -> Schedule:
+    """Return a rank's schedule of a bcast in stripes."""
     local, mine = stage.local, out(stage.owned(stage.rank))
     lists = [stage.owned(one) for one in local]
     cells = list(map(out, lists))
@@ -121,6 +126,11 @@ def striped_reduce(stage: Stage, root: int) -> Schedule:
 
     One vector reaches the root's host with two hosts, and less than two with more: middle and long vectors.
     """
+    return reduce_in_stripes(stage, root)
+
+
+def reduce_in_stripes(stage: Stage, root: int) -> Schedule:
+    """Return a rank's schedule of a reduction in stripes."""
     rank, local = stage.rank, stage.local
     lists = [stage.owned(one) for one in local]
     held = stage.reduced_inside(lists)
