@@ -104,6 +104,48 @@ def test_a_rank_may_refuse_a_call_that_the_others_do_not_make(job):
 
 
 @pytest.mark.case("HANG-EXC")
+@pytest.mark.parametrize("form", ["blocking", "nonblocking", "persistent"])
+def test_what_cannot_be_planned_on_one_rank_is_not_made_either(job, form):
+    """Ranks number their calls alike afterwards."""
+    body = f"""
+        methods = {{"blocking": comm.Allreduce, "nonblocking": comm.Iallreduce, "persistent": comm.Allreduce_init}}
+        for turn in range(3):
+            if rank == 1:
+                error, _ = raised(lambda: methods[{form!r}](x, y, algorithm="ring@mapped"))
+                assert isinstance(error, mpicoll.UnsupportedError), error
+            check_served({form})
+            comm.Barrier()
+        assert len(set(world.allgather(comm.history(1)[-1].sequence))) == 1
+        last_words()
+    """
+    job(REFUSED, body).is_clean()
+
+
+@pytest.mark.case("HANG-EXC")
+@pytest.mark.parametrize("form", ["blocking", "nonblocking"])
+def test_a_rank_that_makes_another_call_is_known_before_the_first_message(plain, form):
+    """Else the messages of two different calls would be taken for each other's."""
+    body = f"""
+        x, y = arrays(2)
+        for _ in range(5):
+            check_served({form})
+        if rank == 1:
+            check_refused({form}, ODD["too small"](2))
+            error, _ = raised(comm.Barrier)
+            assert isinstance(error, mpicoll.MismatchError), error
+        else:
+            time.sleep(1)
+            error, _ = raised(lambda: {form}(x, y))
+            assert isinstance(error, mpicoll.MismatchError), error
+            assert str(error).startswith("allreduce #7: rank 1 raised ValueError("), error
+            assert str(error).endswith("in call #7, and makes barrier instead"), error
+        world.Barrier()
+        last_words()
+    """
+    ended(plain(REFUSED, body), 3)
+
+
+@pytest.mark.case("HANG-EXC")
 def test_what_all_ranks_refuse_is_forgotten(job):
     body = """
         for turn in range(20):
