@@ -156,7 +156,7 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Typed, Deriv
                 and not turn.locked()  # by this thread, from within a call; for another one it may wait a moment
             ):
                 with turn:
-                    if bound.alive and not context.broken:  # looked at now, for another thread may have had its turn
+                    if bound.alive and not context.barred:  # looked at now, for another thread may have had its turn
                         context.caller = get_ident()
                         context.calls = number = context.calls + 1
                         place = number & MASK
@@ -224,6 +224,8 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Typed, Deriv
             context.calls += 1
             with context.recorder.begin("blocking", what.capitalize(), context.calls, None, modes().trace):
                 conductor.tell(context, Word.refusing(what, error), error)
+        elif self._context is not None:
+            self._context.refuse(error)
         raise error
 
     def _get_context(self) -> Context:

@@ -73,10 +73,11 @@ def test_hosts_are_told_apart_without_their_names():
     assert len({one.place for one in found}) == len({one.host for one in found}) == min(SIZE, 2)
 
 
-def test_where_ranks_are_asked_hosts_have_names_which_one_rank_of_each_says():
+def test_where_there_are_time_limits_hosts_have_names_which_one_rank_of_each_says():
     host = f"node{RANK % 2}"
     address = Address(host, f"10.0.0.{RANK + 1}", 4000 + RANK, f"{RANK + 7:016x}")
-    found, received = told(facts(host=host, address=address))
+    limited = {"path": None, "timeout": 1.0}
+    found, received = told(facts(host=host, address=address, settings=limited))
     assert [one.address.host for one in found] == [f"node{r % 2}" for r in range(SIZE)]
     assert [one.address.ip for one in found] == [f"10.0.0.{r + 1}" for r in range(SIZE)]
     assert [one.address.port for one in found] == [4000 + r for r in range(SIZE)]

@@ -117,7 +117,7 @@ def test_another_collective_on_one_rank():
     """Ranks that wait give up in time; some may have been served by the wrong call."""
     stall = Stall(work("Allreduce"), lambda c: c.Barrier(algorithm="dissemination"))
     kinds = everybody.allgather((type(stall.error).__name__, stall.seconds))
-    assert any(kind == "StalledError" for kind, _ in kinds), kinds
+    assert any(kind in ("StalledError", "MismatchError") for kind, _ in kinds), kinds
     assert all(seconds <= LIMIT + BEYOND for _, seconds in kinds), kinds
     check(mpicoll.Communicator(everybody), Case("Allreduce"))
     stall.comm.Free()

@@ -22,6 +22,7 @@ from mpicoll.runtime.context.call_cache import CallCache
 from mpicoll.runtime.context.remembered import Remembered
 from mpicoll.runtime.program.bound import LAUNCH, Bound, observed
 from mpicoll.runtime.progress import turns
+from mpicoll.runtime.progress.traffic import Traffic
 from mpicoll.settings import settings
 
 
@@ -36,6 +37,12 @@ class Array:
         self.place = self.data.ptr, self.size
 
 
+class Context(SimpleNamespace):
+    """What the shortcut asks a context for; what breaks it bars it."""
+
+    broken = Traffic.broken
+
+
 class Machine:
     """A communicator's calls on a made-up device, and a context that counts."""
 
@@ -47,9 +54,8 @@ class Machine:
         self.turn = threading.Lock()
         calls = Recent()
         kept = {"recorder": SimpleNamespace(calls=calls), "recent": calls.what, "began": calls.began}
-        self.context = SimpleNamespace(
-            calls=0, rank=0, turn=self.turn, broken="", spoiled=lambda *_: None, cache=CallCache(), **kept
-        )
+        state = {"calls": 0, "rank": 0, "turn": self.turn, "_broken": "", "barred": False}
+        self.context = Context(**state, spoiled=lambda *_: None, cache=CallCache(), **kept)
         self.known, self.left = self.context.cache.identities, 0
         self.comm = SimpleNamespace(_identities=self.known, _rules="", _run_in_turn=self.long_way)
 

@@ -76,7 +76,7 @@ def _made_again(context: Context, asked_for: CallArguments, known: Remembered, p
         known: the remembered call.
         place: device and stream of the call (see `streams.where`).
     """
-    context.calls = number = context.calls + 1
+    number = context.count("blocking", asked_for[0])
     file = modes().trace
     if file:
         with context.recorder.begin("blocking", asked_for[0], number, known, file):
@@ -160,10 +160,16 @@ def _decide_and_run(
                 return execute.bind(plan, found, context, own, context.slot(0), known)
 
         routine = decided(call, operands, trouble, bind)
-        if context.last or asked() or (operands and operands.device >= 0):
-            found, bound = context.complete(lambda _: routine, call.name)
-        else:  # there is nobody to wait for
-            found, bound = finished(routine)
+        try:
+            if context.last or asked() or (operands and operands.device >= 0):
+                found, bound = context.complete(lambda _: routine, call.name)
+            else:  # there is nobody to wait for
+                found, bound = finished(routine)
+            context.come("blocking", call.method, context.calls)
+        except Exception as error:
+            if not asked():
+                context.unmade(error)
+            raise
         if not found.moved:
             _finish(found, bound, context)
             return

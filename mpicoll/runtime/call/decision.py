@@ -113,6 +113,7 @@ def read(call: Call) -> tuple[Operands | None, Exception | None]:
         call.is_captured = call.captured(operands)
     except Exception as error:
         if not asked():
+            call.context.refuse(error)
             raise
         trouble = error
     call.context.calls += 1

@@ -45,7 +45,7 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
         known = cache.find(key) or mobile(key) or cache.find_anywhere(key)
     operands: Operands | None
     if known is not None:
-        context.calls += 1
+        context.count("nonblocking", call.method)
         operands, trouble, call.plan = known.operands, None, known.plan
         begun = _straight(call, known) if operands.device < 0 else _enqueued(call, known)
         if begun is not None:
@@ -61,8 +61,9 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
     operation = Operation(context, lambda own: _whole(own, flight, trouble), keep=keep, device=device, entry=call.entry)
     if trouble is not None:
         raise trouble  # the others hear of it meanwhile
-    if not (operation.ran or asked()):  # what ranks tell each other is told by Wait, whoever comes first
-        operation.check()  # what planning has found
+    if operation.error is not None and not (operation.ran or asked()):  # what planning has found
+        context.unmade(operation.error)
+        operation.check()
     return operation
 
 
@@ -126,6 +127,7 @@ def _whole(operation: Operation, flight: Flight, trouble: Exception | None) -> R
             found, bound = known.operands, (yield from flight.bind(known.plan, known.operands))
         else:
             found, bound = yield from decided(flight.call, flight.operands, trouble, flight.bind)
+            operation.traffic.come("nonblocking", flight.call.method, operation.number)
         if found.device != operation.device:  # of a call that was moved: current from the next time on
             operation.device = found.device
             yield Later().come
@@ -159,17 +161,33 @@ def persistent(call: Call) -> Prepared:
             found, bound = context.complete(lambda _: decided(call, operands, trouble, bind), call.name)
         else:
             found, bound = known.operands, context.complete(lambda _: bind(known.plan, known.operands), call.name)
-    except BaseException as error:  # then no rank has it, so that the next one has the same lane on all
-        call.entry.end(error)
-        for slot in taken:
-            context.release(slot)
-            context.persistent -= 1
+        context.come("persistent", call.method, context.calls)
+    except BaseException as error:
+        _take_back(call, taken, error)
         raise
     call.entry.end()
     keep, call.arguments = call.arguments, ()
     assert call.plan is not None
     what = Decision(found.without_arrays(), call.plan.of("persistent"), "start", call.entry.sequence)
     return Prepared(call, what.plan, found, bound, sides[-1], taken[0], keep, what)
+
+
+def _take_back(call: Call, taken: list[Slot], error: BaseException) -> None:
+    """Take back a persistent call that has raised, so that the next one has the same lane on all ranks.
+
+    Args:
+        call: as it was made.
+        taken: its slot, if it has one.
+        error: that was raised.
+    """
+    context = call.context
+    if call.entry is not None:
+        call.entry.end(error)
+    if not asked():
+        context.unmade(error)
+    for slot in taken:
+        context.release(slot)
+        context.persistent -= 1
 
 
 def _read_before(call: Call, known: Remembered) -> Operands:

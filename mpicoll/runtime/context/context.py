@@ -150,6 +150,15 @@ class Context(Traffic):
         super().check()
         self.look()
 
+    def rescue(self) -> None:
+        """End the blocking call that waits in vain, by another thread, where MPI allows that."""
+        if self.vain is None or MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+            return
+        for slot in tuple(self.slots.values()):
+            for bound in tuple(slot.programs):
+                if bound.running:
+                    bound.interrupt(self.vain.raised(bound.name.format(self.calls)))
+
     def look(self) -> None:
         """Raise what earlier calls have met on a device."""
         for look in self.looks:
@@ -253,7 +262,7 @@ class Context(Traffic):
 
     def settle(self) -> None:
         """Wait until the calls in flight have ended; after one that broke the communicator others never do."""
-        turns.wait_for(lambda: bool(self.broken) or all(o.traffic is not self for o in tuple(turns.in_flight)))
+        turns.wait_for(lambda: bool(self.broken) or not turns.of(self))
 
     def free(self) -> None:
         """Free everything, once the calls in flight have ended; collective."""

@@ -12,6 +12,7 @@ from mpi4py import MPI
 from mpicoll.runtime.context.context import Context, live
 from mpicoll.runtime.mpi.roll_call import Desk
 from mpicoll.runtime.progress import faults, handles, turns
+from mpicoll.runtime.progress.rescuer import Rescuer
 from mpicoll.runtime.progress.traffic import FORKED, refuse_after_finalize
 from mpicoll.settings import settings
 
@@ -102,6 +103,9 @@ def _close_all() -> None:
     """End what is in flight, and free what is left; a job in which a call has stalled ends, too."""
     if _forked or not MPI.Is_initialized() or MPI.Is_finalized():
         return
+    for context in live:
+        context.tell_own()  # once more, before it cannot
+    Rescuer.end()
     Desk.leave(MPI.COMM_WORLD.rank)
     stalled = [context for context in live if context.broken]
     if not stalled:

@@ -47,7 +47,7 @@ class RankFacts:
         host: name of its host.
         place: what tells its host from others; ranks of one host have the same.
         id: a random name; rank 0's becomes the communicator's.
-        address: where its calls are asked for, None without a time limit.
+        address: where its calls are asked for, None where the system has no sockets.
         machine: its host.
         tables: rank 0's user's tuning tables, with which all ranks choose.
     """

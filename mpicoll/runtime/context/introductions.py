@@ -35,9 +35,9 @@ class Introduction:
         host: digest of its host's name.
         place: digest of what tells its host from others.
         common: digest of settings, awareness, machine and tables.
-        is_asked: there is an address where its calls are asked for.
-        ip: of that address.
-        port: of that address.
+        is_named: its calls have a time limit, so that ranks must know the names of hosts.
+        ip: of the address where its calls are asked for.
+        port: of that address, 0 for none.
         token: of that address.
         says: bytes that it would add, to tell all.
         name: bytes of its host's name.
@@ -47,7 +47,7 @@ class Introduction:
     host: bytes
     place: bytes
     common: bytes
-    is_asked: bool
+    is_named: bool
     ip: bytes
     port: int
     token: bytes
@@ -64,7 +64,7 @@ class Introduction:
             _digest(_name(own)),
             _digest(own.place),
             _digest(common, 16),
-            own.address is not None,
+            own.settings["timeout"] > 0,
             socket.inet_aton(address.ip),
             address.port,
             bytes.fromhex(address.token),
@@ -83,7 +83,7 @@ class Introduction:
 
 
 def introduced(comm: MPI.Intracomm, own: RankFacts) -> Routine[list[RankFacts]]:
-    """Return the facts of all ranks; a host has its name where ranks are asked, else a digest of that.
+    """Return the facts of all ranks; hosts have their names where there are time limits, else digests of them.
 
     Args:
         comm: a private communicator, on which all ranks do this at the same place.
@@ -96,7 +96,7 @@ def introduced(comm: MPI.Intracomm, own: RankFacts) -> Routine[list[RankFacts]]:
     records = [Introduction.unpacked(row.tobytes()) for row in received]
     kinds, hosts = _firsts(one.common for one in records), _firsts(one.host for one in records)
     kinds = kinds if len(kinds) > 1 else {}
-    hosts = hosts if any(one.is_asked for one in records) else {}
+    hosts = hosts if any(one.is_named for one in records) else {}
     sizes = [one.says * (kinds.get(one.common) == r) for r, one in enumerate(records)]
     lengths = [one.name * (hosts.get(one.host) == r) for r, one in enumerate(records)]
     kept, names = {records[comm.rank].common: own}, {records[comm.rank].host: _name(own)}
@@ -130,7 +130,7 @@ def _said(text: bytes, own: RankFacts) -> RankFacts:
 def _fact(one: Introduction, kept: RankFacts, names: dict[bytes, str]) -> RankFacts:
     """Return a rank's facts: its own, and those that it shares with others."""
     name = names.get(one.host, one.host.hex())
-    address = Address(name, socket.inet_ntoa(one.ip), one.port, one.token.hex()) if one.is_asked else None
+    address = Address(name, socket.inet_ntoa(one.ip), one.port, one.token.hex()) if one.port else None
     return replace(kept, host=name, place=one.place.hex(), id=one.id.hex(), address=address)
 
 

@@ -16,6 +16,7 @@ from mpicoll.algorithms import registry
 from mpicoll.runtime.arguments.bufspec import is_in_place
 from mpicoll.runtime.arguments.methods import read_call
 from mpicoll.runtime.arguments.operands import Operands, check_options, is_stream
+from mpicoll.runtime.call.agreement import asked
 from mpicoll.runtime.call.decision import at_home
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.cuda.streams import address_of, current_address, given, is_captured, on
@@ -162,8 +163,7 @@ def _run_known(known_by: Hashable, calls: Callable[[], list[GroupedCall]], conte
     with grouped.turn:
         parts = grouped.groups.find(key, lambda: _buffers(calls()))
         if parts is None:
-            read = calls()
-            parts = _parts(read, context, grouped, settled)
+            read, parts = _read(calls, context, grouped, settled)
             if not any(part.before or part.after for part in parts):  # these hold their arrays
                 rest = [(call[1][_places(call[0]) :], call[3]) for call in read]
                 grouped.groups.note(key, parts, _buffers(read), keep=rest)
@@ -174,6 +174,19 @@ def _run_known(known_by: Hashable, calls: Callable[[], list[GroupedCall]], conte
             if context.broken:  # a kernel may still use the arrays
                 faults.abandoned.append((context, calls()))
             raise
+
+
+def _read(
+    calls: Callable[[], list[GroupedCall]], context: Context, grouped: Grouped, settled: tuple[int, int, str]
+) -> tuple[list[GroupedCall], list[Part]]:
+    """Return (calls, parts) of a group that is not known; none of it is made where that raises."""
+    try:
+        read = calls()
+        return read, _parts(read, context, grouped, settled)
+    except Exception as error:
+        if not asked():
+            context.refuse(error)
+        raise
 
 
 def _parts(calls: list[GroupedCall], context: Context, grouped: Grouped, settled: tuple[int, int, str]) -> list[Part]:

@@ -92,9 +92,9 @@ class FusedCalls:
         context.check()
         context.take_turn()
         try:
-            context.calls += 1
             method = self._decision.operands.method.capitalize()
-            record = context.recorder.begin("blocking", method, context.calls, self._decision, modes().trace)
+            number = context.count("blocking", method)
+            record = context.recorder.begin("blocking", method, number, self._decision, modes().trace)
             with at(self._device), record:
                 running.run(self._program(places, is_captured(self._stream)), context)
         finally:

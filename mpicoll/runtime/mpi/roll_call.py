@@ -1,12 +1,13 @@
-"""The roll call: ranks are asked by UDP whether they have made a call.
+"""The roll call: ranks are asked by UDP whether they have made a call, and told which calls others have refused.
 
-Neither a dead rank nor a stuck MPI is in the way.  A process with a time limit has one desk: a thread that
-answers at any time for this process's own calls.  A rank that has waited too long asks the desks of the others.
+Neither a dead rank nor a stuck MPI is in the way.  A process has one desk: a thread that answers at any time for this
+process's own calls.  A rank that has waited too long asks the desks of the others.
 
     question   {"to": token, "nonce": n, "id": communicator, "birth": [group, ordinal]}
     answer     {"nonce": n, "calls": 7, "moved": 1203, "busy": false, "waiting": true, "outside": 12.5,
                 "last": [a row for each of the last calls]}
     goodbye    {"to": token, "left": 3}
+    notice     {"to": token, "id": communicator, "notice": [fields of a Notice]}
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import threading
 import time
 import zlib
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
@@ -83,6 +85,9 @@ class Asked(Protocol):
     def waiting(self) -> bool:
         """True while a call on it waits here that has a limit of its own."""
 
+    def hear(self, *notice: Any) -> None:
+        """Hear another rank's notice, given by its fields."""
+
 
 class Desk(threading.Thread):
     """This process's answers, given by a thread of its own.
@@ -125,6 +130,18 @@ class Desk(threading.Thread):
             for desk in [one for other, one in list(cls._only.directory.items()) if other != rank]:
                 _send(cls._only.socket, desk, here, {"left": rank})
 
+    def tell(self, desks: Iterable[Address], context_id: str, notice: tuple[Any, ...]) -> None:
+        """Tell other desks of a notice; returns at once.
+
+        Args:
+            desks: that are told.
+            context_id: the communicator.
+            notice: fields of the notice.
+        """
+        here = socket.gethostname()
+        for desk in desks:
+            _send(self.socket, desk, here, {"id": context_id, "notice": notice})
+
     def born(self, ranks: tuple[int, ...]) -> tuple[int, int]:
         """Return (group, ordinal) of a communicator that was used for the first time, and count it.
 
@@ -154,7 +171,12 @@ class Desk(threading.Thread):
             if "left" in question:
                 self.left.add(question["left"])
                 return None
-            context, birth = self.contexts.get(question["id"]), question["birth"]
+            context = self.contexts.get(question["id"])
+            if "notice" in question:
+                if context is not None:
+                    context.hear(*question["notice"])
+                return None
+            birth = question["birth"]
             if context is not None:
                 now = time.monotonic()
                 last = tuple(context.recorder.told(now))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -59,6 +59,7 @@ class Bound:
         mobile: it is aimed at arrays before each run.
         aim: makes the next run work on input and output at these addresses, where it is mobile.
         keep: lives as long as the program, such as the operator by whose identity it is known.
+        cancelled: messages whose receives were cancelled while they were waited for.
     """
 
     observer: ClassVar[Observer | None] = None
@@ -83,6 +84,7 @@ class Bound:
     keep: object = None
     nbytes: list[int] = field(default_factory=list)
     messages: list[list[MPI.Prequest]] = field(default_factory=list)
+    cancelled: set[int] = field(default_factory=set)
 
     def add(self, kind: str, *actions: Action | None, poll: Poll | None = None) -> None:
         """Append actions of a kind; `poll` belongs to each of them."""
@@ -97,12 +99,9 @@ class Bound:
         if self.observer is not None:
             self.observer.run(self)
             return
-        position, self.running = 0, True
-        try:
-            for position, action in enumerate(self.actions):  # noqa: B007  (wanted where an action raises)
-                action()
-        finally:
-            self.reached = position
+        self.running = True
+        for self.reached, action in enumerate(self.actions):  # noqa: B020  (wanted while an action does not return)
+            action()
         self.running = False
         if self.retired:
             self.free()
@@ -123,6 +122,26 @@ class Bound:
     def pending_bytes(self, position: int) -> int:
         """Return the bytes of the messages for which the action at a position waits."""
         return sum(self.nbytes[t] for t in self.waits.get(position, ()))
+
+    def interrupt(self, error: Exception) -> None:
+        """Make the run under way, by another thread, raise an error after the action that it is at.
+
+        Receives for which that action waits are cancelled.  It may be said again, for the run may have gone on
+        meanwhile; but no receive is cancelled twice, which would harm Open MPI.  Nor is one asked whether it is
+        complete: Open MPI says so of all that another thread waits for.
+        """
+
+        def raising() -> None:
+            raise error
+
+        self.alive, length = False, len(self.kinds) + 1  # the last action has one behind it, too
+        self.polls[:], self.actions[:] = [None] * length, [raising] * length
+        awaited = set(self.waits.get(self.reached, ())) - self.cancelled
+        self.cancelled |= awaited
+        program = self.program
+        for request in [r for t in awaited if program and not program.transfers[t].sends for r in self.messages[t]]:
+            with suppress(MPI.Exception):  # it has ended
+                request.Cancel()
 
     def settled(self, position: int) -> bool:
         """After an error at a position: tell whether all messages were sent and received all the same."""

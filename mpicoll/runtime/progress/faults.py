@@ -109,12 +109,22 @@ def end_within(seconds: float, why: str, missing: Callable[[], str]) -> None:
     while who and time.monotonic() < end:
         who = missing()
     if who:
-        for act in last_acts:
-            with suppress(Exception):  # the job must end
-                act()
-        MPI.COMM_WORLD.Abort(1)
+        _abort()
     roll_call.Desk.leave(MPI.COMM_WORLD.rank)  # again: what was not reached before may be now
     _finalize_within(seconds, why)
+
+
+def end_job(why: str) -> None:
+    """End the job at once, and say why."""
+    _say(f"this job is aborted: {why}")
+    _abort()
+
+
+def _abort() -> None:
+    for act in last_acts:
+        with suppress(Exception):  # the job must end
+            act()
+    MPI.COMM_WORLD.Abort(1)
 
 
 def _finalize_within(seconds: float, why: str) -> None:

@@ -16,7 +16,7 @@ from mpicoll.runtime.progress import faults
 from mpicoll.runtime.progress.exchange import Condition, Routine
 from mpicoll.runtime.progress.modes import modes
 from mpicoll.runtime.progress.traffic import Traffic
-from mpicoll.runtime.progress.turns import Helper, in_flight, lock, wait_for
+from mpicoll.runtime.progress.turns import Helper, in_flight, lock, of, wait_for
 from mpicoll.runtime.progress.watch import UNWATCHED
 from mpicoll.settings import settings
 
@@ -158,6 +158,7 @@ class Operation:
                     return
                 if self.shares_errors:
                     self._heed_refusals()
+                self._heed_notices()
                 if self.patience and not self.own and self.patience.is_over(self.moved):
                     self._give_up(self._stall(self.patience))
         except BaseException as error:
@@ -174,6 +175,12 @@ class Operation:
         if error is not None:
             self.refused = True
             raise error
+
+    def _heed_notices(self) -> None:
+        """Give up where another rank's notice says that this one waits in vain."""
+        vain = self.traffic.vain
+        if vain is not None:
+            self._give_up(vain.raised(self.title()))
 
     def title(self) -> str:
         """Return the call with its number, for messages."""
@@ -214,7 +221,7 @@ class Operation:
     def _give_up(self, error: BaseException | None) -> None:
         """End this and all other operations of its communicator with an error, if there is one."""
         if error is not None:
-            for operation in [o for o in in_flight if o.traffic is self.traffic]:
+            for operation in of(self.traffic):
                 operation.error = error
                 operation._end()
 

@@ -79,14 +79,20 @@ class Straight(Operation):
                 self._end()
                 if self.bound.retired:
                     self.bound.free()
-            elif self.patience and self.patience.is_over(self.position):
-                self._give_up(self._stall(self.patience))
+            elif self.patience or self.traffic.barred:
+                self._wait_on()
         except BaseException as error:
             if not isinstance(error, Exception) and not self.acting:
                 raise  # interrupted while it waited: nothing is lost, it can be waited for again
             self._fail(error)
             if not isinstance(error, Exception):
                 raise
+
+    def _wait_on(self) -> None:
+        """Give up where this waits in vain, or where it has waited for too long."""
+        self._heed_notices()
+        if self.patience and self.patience.is_over(self.position):
+            self._give_up(self._stall(self.patience))
 
     def wait(self) -> None:
         """Return once it has ended, having advanced all operations meanwhile."""

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Any
 
 from mpi4py import MPI
 
-from mpicoll.errors import StalledError
+from mpicoll.errors import MismatchError, StalledError
 from mpicoll.recorder import trace
 from mpicoll.recorder.history import CallRecord, last_words
+from mpicoll.recorder.recent import MASK
 from mpicoll.recorder.recorder import Recorder
 from mpicoll.runtime.program.bound import Bound
-from mpicoll.runtime.progress import turns
+from mpicoll.runtime.progress import faults, turns
+from mpicoll.runtime.progress.modes import modes
+from mpicoll.runtime.progress.notices import MOST_ASKED, Notice, Notices, in_words
 from mpicoll.runtime.progress.refusals import Refusals
+from mpicoll.runtime.progress.rescuer import Rescuer
 from mpicoll.runtime.progress.watch import Watch
 from mpicoll.settings import settings
 
+#: characters of an error's text that other ranks hear of
+LONGEST = 600
 #: said in a forked child
 FORKED = "this process was forked after mpicoll was used; MPI does not survive that: spawn instead"
 
@@ -35,10 +42,12 @@ class Traffic:
         busy: a call on it is in local work now.
         ended: when an operation on it ended last, in seconds of time.monotonic(), -inf if none has.
         last: the last operation of each tag lane, as long as it is in flight.
-        broken: what has broken it, "" if nothing has.
+        barred: there is more to making a call than to count it: the communicator is broken, or a call was refused.
+        vain: the notice by which calls here wait in vain, None if they do not.
+        notices: what ranks tell each other of calls that one rank alone cannot make.
         refused: the error of its first call, None if that went well.
         refusals: what ranks tell each other of calls that raise, None before the first call.
-        watch: how the other ranks are asked, None where there was no time limit.
+        watch: how the other ranks are asked and told, None for a rank alone, and where the system has no sockets.
         caller: the thread that makes a blocking call now, 0 for none.
         recorder: the calls that were made last.
         recent: the recorder's calls by their places (see `recorder/recent.py`), at hand.
@@ -51,19 +60,30 @@ class Traffic:
         self.last: dict[int, Any] = {}
         self.calls = self.moved = self.caller = 0
         self.ended = -math.inf
-        self.busy = self.freed = self.forked = False
-        self.broken = ""
+        self.busy = self.freed = self.forked = self.barred = False
+        self._broken = ""
+        self.vain: Notice | None = None
+        self.notices = Notices()
         self.refused: Exception | None = None
         self.refusals: Refusals | None = None
         self.limit = settings.timeout
-        self.watch = Watch(parent) if self.limit > 0 else None
+        self.watch = Watch.of(parent)
         self.recorder = Recorder(self, parent.Get_name(), (self.rank, self.size, MPI.COMM_WORLD.rank))
         self.recent, self.began = self.recorder.calls.what, self.recorder.calls.began
 
     @property
+    def broken(self) -> str:
+        """What has broken it, "" if nothing has."""
+        return self._broken
+
+    @broken.setter
+    def broken(self, why: str) -> None:
+        self._broken, self.barred = why, bool(why)
+
+    @property
     def waiting(self) -> bool:
         """True while a call on it waits here that has a limit of its own."""
-        mine = (o.patience for o in tuple(turns.in_flight) if o.traffic is self)
+        mine = (operation.patience for operation in turns.of(self))
         return any(patience is not None and patience.watched for patience in mine)
 
     def check(self) -> None:
@@ -75,15 +95,134 @@ class Traffic:
             raise self.refused
         if self.freed:
             raise RuntimeError("the communicator was freed: no call can be made on it any more")
-        if self.broken:
-            raise StalledError(f"this communicator cannot be used after: {self.broken}")
+        if self._broken:  # at hand: every call asks
+            raise StalledError(f"this communicator cannot be used after: {self._broken}")
+
+    def count(self, form: str, method: str) -> int:
+        """Count a call that is decided as made, and return its number; `form` and `method` as in `Entry`."""
+        self.calls = number = self.calls + 1
+        self.come(form, method, number)
+        return number
+
+    def come(self, form: str, method: str, number: int) -> None:
+        """Come to a call that is decided, before its first message.
+
+        After one that this rank has refused it tells the others which one it makes now, and compares it with theirs.
+
+        Args:
+            form: as in `Entry`, as is the method.
+            method: see there.
+            number: of the call.
+
+        Raises:
+            MismatchError: this rank or another one has refused a call, and now they make different ones.
+        """
+        if not self.barred or self.broken:
+            return
+        own, call = self.notices.own, in_words(form, method)
+        self.barred = bool(self.notices.heard)
+        for one in tuple(self.notices.heard.values()):
+            if one.next not in ("", call) and one.number == number:
+                self._part(one, one.raised(f"{call} #{number}"))
+        if own is None or own.next or own.broken:
+            return
+        own = replace(own, ordinal=own.ordinal + 1, next=call)
+        self._give(own)
+        made = self.watch.made(number) if self.watch and self.size <= MOST_ASKED else {}
+        for rank, other in made.items():
+            if other != call:
+                self._part(own, MismatchError(f"{call} #{number}: {own}, where rank {rank} makes {other}"))
+
+    def _part(self, why: Notice, error: BaseException) -> None:
+        """Break the communicator, since ranks make different calls, and raise an error."""
+        self._break(why, error)
+        raise error
+
+    def _break(self, why: Notice, error: BaseException) -> None:
+        """Break the communicator because of a notice, and tell the rank whose it is, or all if it is this one's."""
+        self.vain, self.broken = why, str(why)
+        self.abort()
+        own = why if why.rank == self.rank else self._notice(self.calls, error)
+        self._give(replace(own, ordinal=1 + self._ordinal, broken=True))
+
+    def refuse(self, error: BaseException) -> None:
+        """Tell the other ranks that this one does not make the call that it was asked for; returns at once."""
+        if self.watch is not None and not self.broken and isinstance(error, Exception):
+            self._give(self._notice(self.calls + 1, error))
+            self.barred = True
+
+    def unmade(self, error: BaseException) -> None:
+        """Take back the latest call, which has raised before its first message, and tell the other ranks."""
+        if not self.broken:
+            self.calls -= 1
+            self.refuse(error)
+
+    @property
+    def _ordinal(self) -> int:
+        """Number of this rank's notices."""
+        return self.notices.own.ordinal if self.notices.own else 0
+
+    def _notice(self, number: int, error: BaseException, *, broken: bool = False) -> Notice:
+        return Notice(self.rank, 1 + self._ordinal, number, repr(error)[:LONGEST], broken=broken)
+
+    def _give(self, notice: Notice) -> None:
+        """Tell a notice of this rank's, now and some times more."""
+        self.notices.own = notice
+        self.tell_own()
+        Rescuer.wake(self)
+
+    def tell_own(self) -> bool:
+        """Tell this rank's latest notice to those that need it; tell whether ranks can be told yet."""
+        own, watch = self.notices.own, self.watch
+        if own is None or watch is None or not watch.id:
+            return False
+        watch.tell(own, [self.vain.rank] if self.vain and self.vain.rank != self.rank else None)
+        return True
+
+    def hear(self, *notice: Any) -> None:
+        """Hear another rank's notice, given by its fields: from the desk's thread."""
+        if self.notices.take(Notice(*notice)):
+            self.barred = True
+            Rescuer.wake(self)
+
+    def find_out(self, waited: float | None) -> bool:
+        """Break the communicator if a call waits in vain, or none can be made, by a notice; tell whether that is so.
+
+        Args:
+            waited: seconds for which this rank has not gone on in a call, None while it is in none.
+        """
+        if self.broken or self.watch is None:
+            return False
+        found = self.notices.in_vain(self.calls, waited, self._call, self.watch.has_left)
+        if found is not None:
+            self._break(found, found.raised(f"call #{self.calls}"))
+        return found is not None
+
+    def _call(self, number: int) -> str | None:
+        """Return in words the call that was made by a number, "" if it is forgotten, None if it is not decided."""
+        entry = self.recorder.calls.entry(number & MASK, number)
+        if entry is None or entry.sequence != number:
+            return None if number == self.calls else ""
+        return None if entry.known is None or entry.error else in_words(entry.form, entry.method)
+
+    def rescue(self) -> None:
+        """End the blocking call that waits in vain, by another thread: here, there is none."""
+
+    def end_job(self) -> None:
+        """End the job, where a call waits in vain for what cannot be ended."""
+        faults.end_job(f"{self._call(self.calls)} #{self.calls} waits in vain: {self.vain}")
 
     def spoiled(self, bound: Bound, position: int, error: BaseException) -> None:
         """Note that a call raised: unless its messages all arrived, later ones could be taken for them."""
+        if self.vain is not None:
+            return
         if not bound.requests or bound.settled(position):
             bound.free()
-        else:
-            self.broken = f"{bound.name.format(self.calls)} raised {error!r}"
+            return
+        self.broken = f"{bound.name.format(self.calls)} raised {error!r}"
+        if self.watch is not None and not modes().shares_errors:
+            self.vain = self._notice(self.calls, error, broken=True)
+            self._give(self.vain)
 
     def stalled(self, what: str, why: str, said: dict[int, list[CallRecord]] | None = None) -> StalledError:
         """Return the error for a call that does not go on, with the ranks' last calls.

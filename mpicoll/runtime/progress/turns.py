@@ -52,6 +52,11 @@ class Helper(threading.Thread):
             self.work.clear()
 
 
+def of(traffic: Any) -> list[Any]:
+    """Return the operations in flight on a communicator."""
+    return [operation for operation in tuple(in_flight) if operation.traffic is traffic]
+
+
 def advance_all() -> None:
     """Advance all operations in flight."""
     looks[0] += 1

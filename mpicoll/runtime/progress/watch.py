@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import astuple
 
 from mpi4py import MPI
 
 from mpicoll.recorder.history import CallRecord
 from mpicoll.runtime.mpi import roll_call
 from mpicoll.runtime.progress.faults import Patience
+from mpicoll.runtime.progress.notices import Notice, in_words
+from mpicoll.settings import settings
 
 #: bytes per second below which a link counts as stuck: what is on its way extends the limit accordingly
 SLOWEST = 1e6
@@ -20,7 +23,7 @@ UNWATCHED = "set MPICOLL_TIMEOUT from the start, and the message names the ranks
 
 
 class Watch:
-    """The questions to a communicator's ranks, and their last answers.
+    """The questions to a communicator's ranks, their last answers, and what they are told.
 
     Attributes:
         id: the communicator's name among the desks, "" before ranks have agreed on it.
@@ -41,6 +44,32 @@ class Watch:
         self.birth = self.desk.born(self.world_ranks)
         self.answers: dict[int, roll_call.Answer] = {}
         self.silent: dict[int, roll_call.Address] = {}
+
+    @classmethod
+    def of(cls, parent: MPI.Intracomm) -> Watch | None:
+        """Return the watch of a communicator, None where there is nobody to ask, or no way to."""
+        try:
+            return cls(parent) if parent.size > 1 or settings.timeout > 0 else None
+        except OSError:
+            return None
+
+    def tell(self, notice: Notice, ranks: Iterable[int] | None = None) -> None:
+        """Tell other ranks of a notice, all if none are named; returns at once."""
+        desks = self._desks()
+        chosen = desks if ranks is None else desks.keys() & set(ranks)
+        if len(chosen) < roll_call.MOST_TOLD:
+            self.desk.tell([desks[rank] for rank in chosen], self.id, astuple(notice))
+
+    def made(self, number: int) -> dict[int, str]:
+        """Return in words what other ranks make as their call of a number, of those that are there and answer."""
+        rows = self.last_calls().items()
+        return {r: in_words(one.form, one.method) for r, row in rows for one in row if self._is(one, number)}
+
+    @staticmethod
+    def _is(record: CallRecord, number: int) -> bool:
+        """Tell whether a call of a rank is one on this communicator, of a number, that it has decided to make."""
+        here = record.sequence == number and not record.communicator and record.form != "start"
+        return here and record.state not in ("planning", "failed")
 
     def agree(self, traffic: roll_call.Asked, name: str, addresses: Iterable[roll_call.Address | None]) -> None:
         """Take what the desk tells of, the communicator's name among the desks, and where its ranks are asked."""
@@ -69,25 +98,29 @@ class Watch:
         slow = self._slow(pending_bytes, patience) and patience.unheard(bool(silent)) <= UNHEARD
         if not absent and (moving or working or slow):
             return None
-        self.silent = {r: desks[r] for r in silent if r in desks and not self._has_left(r)}
+        self.silent = {r: desks[r] for r in silent if r in desks and not self.has_left(r)}
         return self._words(absent, silent, desks)
 
     def missing(self) -> str:
         """Return in words the ranks that did not answer when a call stalled, and do not now; "" for none."""
         heard = roll_call.ask(self.silent, self.id, None) if self.silent else {}
-        self.silent = {r: desk for r, desk in self.silent.items() if r not in heard and not self._has_left(r)}
+        self.silent = {r: desk for r, desk in self.silent.items() if r not in heard and not self.has_left(r)}
         return _names(list(self.silent), self.silent) if self.silent else ""
 
-    def _has_left(self, rank: int) -> bool:
+    def has_left(self, rank: int) -> bool:
         """Tell whether a rank is at the end of its program, and has said so."""
         return self.world_ranks[rank] in self.desk.left
 
     def _ask(self) -> dict[int, roll_call.Address]:
         """Ask the other ranks, and return the desks of those that can be asked."""
-        directory, me = self.desk.directory, self.rank
-        desks = {r: directory[w] for r, w in enumerate(self.world_ranks) if r != me and w in directory}
+        desks = self._desks()
         self.answers = roll_call.ask(desks, self.id, None if self.id else self.birth)
         return desks
+
+    def _desks(self) -> dict[int, roll_call.Address]:
+        """Return the desks of the other ranks, of those that can be asked."""
+        directory, me = self.desk.directory, self.rank
+        return {r: directory[w] for r, w in enumerate(self.world_ranks) if r != me and w in directory}
 
     def last_calls(self, *, again: bool = True) -> dict[int, list[CallRecord]]:
         """Return the last calls of the other ranks that answer, asked now or, not `again`, before."""
@@ -106,7 +139,7 @@ class Watch:
         return patience.idle <= patience.limit + pending_bytes * self.size / SLOWEST
 
     def _words(self, absent: list[int], silent: list[int], desks: dict[int, roll_call.Address]) -> str:
-        unknown, left = [r for r in silent if r not in desks], list(filter(self._has_left, silent))
+        unknown, left = [r for r in silent if r not in desks], list(filter(self.has_left, silent))
         silent = [r for r in silent if r in desks and r not in left]
         words = [f"{_ranks(absent, desks)} not made the call"] if absent else []
         words += [f"no answer from {_names(silent, desks)}"] if silent else []
