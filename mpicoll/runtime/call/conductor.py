@@ -76,7 +76,9 @@ def _made_again(context: Context, asked_for: CallArguments, known: Remembered, p
         known: the remembered call.
         place: device and stream of the call (see `streams.where`).
     """
-    number = context.count("blocking", asked_for[0])
+    context.calls = number = context.calls + 1
+    if context.barred:
+        context.come("blocking", asked_for[0], number)
     file = modes().trace
     if file:
         with context.recorder.begin("blocking", asked_for[0], number, known, file):

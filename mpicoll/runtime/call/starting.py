@@ -45,7 +45,9 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
         known = cache.find(key) or mobile(key) or cache.find_anywhere(key)
     operands: Operands | None
     if known is not None:
-        context.count("nonblocking", call.method)
+        context.calls += 1
+        if context.barred:
+            context.come("nonblocking", call.method, context.calls)
         operands, trouble, call.plan = known.operands, None, known.plan
         begun = _straight(call, known) if operands.device < 0 else _enqueued(call, known)
         if begun is not None:

@@ -98,12 +98,6 @@ class Traffic:
         if self._broken:  # at hand: every call asks
             raise StalledError(f"this communicator cannot be used after: {self._broken}")
 
-    def count(self, form: str, method: str) -> int:
-        """Count a call that is decided as made, and return its number; `form` and `method` as in `Entry`."""
-        self.calls = number = self.calls + 1
-        self.come(form, method, number)
-        return number
-
     def come(self, form: str, method: str, number: int) -> None:
         """Come to a call that is decided, before its first message.
 
