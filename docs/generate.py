@@ -122,6 +122,7 @@ def main(names: list[str]) -> None:
         (FOLDER / name).write_bytes(picture(command))
     if drawable:
         plots.broadcasts()
+        plots.at_scale()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from mpicoll.pictures.units import size_text
+from performance.runs import newest
+from performance.scale import TWO_LEVELS, curves
 from pictures import FOLDER
 from tables import RANKS, predicted, sweep
 
@@ -28,3 +31,32 @@ def broadcasts() -> None:
     axes.legend(fontsize=8)
     FOLDER.mkdir(exist_ok=True)
     figure.savefig(FOLDER / "model.svg", metadata={"Date": None})
+
+
+def at_scale() -> None:
+    """Draw the predicted times of an allreduce on very many hosts into docs/pictures/at-scale.svg."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "mpicoll"
+    from matplotlib import pyplot
+
+    (run,) = (run for run in newest() if run.kind == "at-scale")
+    found = curves(run)
+    kinds = sorted({one[:2] for one in found})
+    figure, panels = pyplot.subplots(1, len(kinds), figsize=(15, 4.5), layout="constrained", sharey=True)
+    for kind, axes in zip(kinds, panels, strict=True):
+        for k, name in enumerate(name for *of, name in found if tuple(of) == kind):
+            rows = found[(*kind, name)]
+            ranks = sorted(rows)
+            style = "-" if name in TWO_LEVELS else "--"
+            axes.plot(ranks, [rows[p]["us"] for p in ranks], f"o{style}", color=f"C{k}", label=name, markersize=3)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=10)
+        axes.set_title(f"{size_text(kind[0])}, hosts in {kind[1]}", fontsize=10)
+        axes.set_xlabel("ranks")
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("microseconds of an allreduce, predicted")
+    panels[0].legend(fontsize=8)
+    FOLDER.mkdir(exist_ok=True)
+    figure.savefig(FOLDER / "at-scale.svg", metadata={"Date": None})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from performance import figures, hosts, regret
+from performance import figures, hosts, regret, scale
 from performance.baselines import BASELINES
 from performance.runs import Run
 
@@ -187,6 +187,14 @@ CLAIMS = (
         "{least} or more are {faster} times as fast as the MPI's own or within {near:.0f} % of the bound, with at most "
         "{bytes:.2f} times the least bytes between hosts",
         hosts.figures,
+    ),
+    Claim(
+        "at-scale",
+        "an allreduce of {size} on {ranks:,} ranks, {hosts:,} hosts of 8 H100, is predicted from the ranks' own "
+        "schedules to take {blocks:,.0f} us by `striped` where hosts are blocks of ranks, and {turns:,.0f} us where "
+        "they take ranks in turns; by `{name_blocks}`, the fastest flat one in blocks, {flat_blocks:,.0f} and "
+        "{wrong:,.0f} us",
+        scale.figures,
     ),
     Claim(
         "planning",

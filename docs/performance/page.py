@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from performance import baselines, campaigns, hosts, regret
+from performance import baselines, campaigns, hosts, regret, scale
 from performance.claims import sentences
 from performance.runs import GPUS, HOSTS, SHARED, Run, newest
 
@@ -26,6 +26,7 @@ TABLES: dict[str, tuple[str, Callable[[Run], str]]] = {
     "gradient-buckets-hidden": ("Gradients in buckets, behind a backward pass", campaigns.buckets),
     "async": ("Overlap of nonblocking calls", campaigns.overlap),
     "on-hosts": ("On several hosts", hosts.table),
+    "at-scale": ("On very many hosts", scale.table),
     "planning": ("Plans", campaigns.planning),
     "all-algorithms-direct": ("Validation by messages", lambda _: ""),
     "all-algorithms-staged": ("Validation through host memory", lambda _: ""),

@@ -114,7 +114,8 @@ class Traffic:
         if not self.barred or self.broken:
             return
         own, call = self.notices.own, in_words(form, method)
-        self.barred = bool(self.notices.heard)
+        self.barred = False
+        self.barred = bool(self.notices.heard)  # looked at now, for another one may have been heard meanwhile
         for one in tuple(self.notices.heard.values()):
             if one.next not in ("", call) and one.number == number:
                 self._part(one, one.raised(f"{call} #{number}"))
@@ -204,7 +205,7 @@ class Traffic:
 
     def end_job(self) -> None:
         """End the job, where a call waits in vain for what cannot be ended."""
-        faults.end_job(f"{self._call(self.calls)} #{self.calls} waits in vain: {self.vain}")
+        faults.end_job(f"{self._call(self.calls) or 'call'} #{self.calls} waits in vain: {self.vain}")
 
     def spoiled(self, bound: Bound, position: int, error: BaseException) -> None:
         """Note that a call raised: unless its messages all arrived, later ones could be taken for them."""
