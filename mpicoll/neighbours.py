@@ -78,7 +78,7 @@ class Neighbours:
         return self._run("Neighbor_alltoallv", (sendbuf, recvbuf, self._neighbourhood), None, stream)
 
     def Neighbor_alltoallw(self, sendbuf: Any, recvbuf: Any) -> None:
-        """Send a block of a datatype of its own to each neighbour; for arrays on hosts.
+        """Send a block of a datatype of its own to each neighbour; on a device, of one that has strides.
 
         Args:
             sendbuf: [array, (counts, displs), types], displs in bytes, or [array, types] of one item each, for each

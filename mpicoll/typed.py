@@ -1,4 +1,4 @@
-"""`Alltoallw`, the collective with a datatype for each block, for arrays on hosts: packed, sent and unpacked.
+"""`Alltoallw`, the collective with a datatype for each block: packed, sent and unpacked.
 
 That of neighbours is in `neighbours.py`, with the others of theirs.
 """
@@ -18,7 +18,7 @@ class Typed:
         raise NotImplementedError
 
     def Alltoallw(self, sendbuf: Any, recvbuf: Any, *, algorithm: str | None = None) -> None:
-        """Send a block of a datatype of its own to each rank; for arrays on hosts.
+        """Send a block of a datatype of its own to each rank; on a device, of one that has strides.
 
         Args:
             sendbuf: [array, (counts, displs), types], displs in bytes, or [array, types] of one item each; or

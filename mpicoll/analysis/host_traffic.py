@@ -32,6 +32,7 @@ class HostTraffic:
             its sender has sent or received before, and all that led to these.  It is no less than `vectors`.
         rank_serial: that of the ranks.
         incast: what enters a host in a turn times the hosts but one that send it, where that is most, of all turns.
+        messages: those between hosts that the busiest rank sends, or receives.
     """
 
     rounds: int = 0
@@ -40,6 +41,7 @@ class HostTraffic:
     serial: float = 0.0
     rank_serial: float = 0.0
     incast: float = 0.0
+    messages: int = 0
 
 
 #: part of its time by which a byte takes longer for each other host that sends to the same one: allgathers of 0.5 to
@@ -119,7 +121,9 @@ def host_traffic(card: Algorithm, topology: Topology, root: int = 0) -> HostTraf
     of_hosts, of_ranks = _by_turn(between_hosts, turns), _by_turn(between_ranks, turns)
     moved = _busiest(between_hosts), _busiest(between_ranks), sum(map(_busiest, of_hosts)), sum(map(_busiest, of_ranks))
     blocks = card.vector_blocks(len(host_of))
-    return HostTraffic(max(rounds), *(number / blocks for number in (*moved, sum(map(_incast, of_hosts)))))
+    most, of_a_rank, in_turn, of_ranks_in_turn, incast = (n / blocks for n in (*moved, sum(map(_incast, of_hosts))))
+    messages = int(_busiest((one.source, one.target, 1) for one in far))
+    return HostTraffic(max(rounds), most, of_a_rank, in_turn, of_ranks_in_turn, incast, messages)
 
 
 def host_bytes(card: Algorithm, topology: Topology, root: int, sizes: Sequence[float]) -> float:

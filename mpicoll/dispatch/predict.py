@@ -28,8 +28,8 @@ UNTUNED = Tuning()
 LEAST = 1e-9
 #: ranks up to which traffic between hosts is counted: it takes the schedules of all of them
 MOST_COUNTED = 64
-#: bytes of a rank's message to another host below which a segment is not worth one of its own
-SMALLEST_FAR = 8 << 10
+#: times that a segment may be shorter between hosts, where messages take longer, than inside one
+FAR = 4
 
 
 def best_segments(card: Algorithm, facts: Facts, path: str, tuning: Tuning = UNTUNED) -> tuple[int, float]:
@@ -56,15 +56,15 @@ def _is_counted(facts: Facts) -> bool:
 
 
 def _pieces_between_hosts(card: Algorithm, facts: Facts, path: str, tuning: Tuning) -> int:
-    """Return the segments with which an algorithm takes the least time; each one more costs a message on every way."""
+    """Return the segments with which an algorithm takes the least time."""
     traffic, nbytes, row = host_traffic(card, facts.topology, facts.root), facts.nbytes or 0, PATHS[path]
     if not (pipelined(card.cost) or traffic.serial > traffic.vectors):
         return 1
-    far = traffic.rank_vectors * nbytes // SMALLEST_FAR
+    message = traffic.rank_vectors * nbytes / max(traffic.messages, 1)  # of the busiest rank, in the mean
+    far = message // (row.smallest_segment // FAR)
     near = block_bytes(card, facts.size, nbytes) // row.smallest_segment if pipelined(card.cost) else 0
-    more = tuning.model(path).alpha
     able = (s for s in SEGMENTS if s <= max(far, near, 1))
-    return min(able, key=lambda s: _seconds(card, facts, path, s, tuning, None) + (s - 1) * more)
+    return min(able, key=lambda s: _seconds(card, facts, path, s, tuning, None))
 
 
 def predicted(card: Algorithm, facts: Facts, path: str, segments: int, tuning: Tuning = UNTUNED) -> float:
@@ -101,6 +101,8 @@ def _seconds(card: Algorithm, facts: Facts, path: str, cut: int, tuning: Tuning,
     seconds = model.seconds(card.cost, card.level_size(facts.size, facts.topology), nbytes, cut)
     if _is_counted(facts):
         seconds += tuning.link.seconds(host_traffic(card, facts.topology, facts.root), nbytes, cut)
+        if card.by_hosts:  # whose cost has no segments: each one more is a message more on every way
+            seconds += (cut - 1) * model.alpha
     return seconds
 
 

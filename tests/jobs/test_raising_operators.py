@@ -40,7 +40,7 @@ def test_what_an_operator_raises_is_raised(job, algorithm):
             except Broken as error:
                 assert str(error) == "of the user"
                 raised = 1
-            except mpicoll.StalledError as error:  # it waits for a rank that raised
+            except (mpicoll.StalledError, mpicoll.MismatchError):  # it waits for a rank that raised
                 pass
             assert calls == 0 or raised, "an exception was lost"
             assert MPI.COMM_WORLD.allreduce(raised) > 0

@@ -239,6 +239,97 @@ def test_a_late_rank_hears_of_it(plain):
 
 
 @pytest.mark.case("HANG-EXC")
+def test_ranks_that_have_refused_together_hear_of_the_one_that_has_not(plain):
+    """Two of three refuse and make another call; the third one comes late, and all raise."""
+    body = """
+        if rank:
+            check_refused(blocking, np.zeros(4))
+            call = comm.Barrier
+        else:
+            time.sleep(1)
+            call = lambda: blocking(x, y)
+        error, seconds = raised(call)
+        assert isinstance(error, mpicoll.MismatchError), error
+        assert seconds < 10, seconds
+        world.Barrier()
+        last_words()
+    """
+    ended(plain(REFUSED, body), 3)
+
+
+@pytest.mark.case("HANG-EXC")
+def test_a_call_in_flight_ends_when_somebody_waits_for_it(plain):
+    """The program does something else for longer than a call is tried to be ended."""
+    body = """
+        from mpicoll.runtime.progress import rescuer
+
+        rescuer.LAST = 0.5
+        if rank == 1:
+            check_refused(blocking, np.zeros(4))
+            raised(comm.Barrier)
+        else:
+            request = comm.Iallreduce(x, y)
+            time.sleep(2)
+            error, seconds = raised(request.Wait)
+            assert isinstance(error, mpicoll.MismatchError) and seconds < 1, (error, seconds)
+        world.Barrier()
+        last_words()
+    """
+    ended(plain(REFUSED, body), 3)
+
+
+@pytest.mark.case("HANG-EXC")
+def test_a_call_that_begins_late_is_not_taken_for_a_later_one(job):
+    """The communicator's first call waits for all ranks, when a second one is refused and made after all."""
+    body = """
+        own = mpicoll.Communicator(world.Dup())
+        if rank == 0:
+            time.sleep(0.5)
+        first = own.Iallreduce(x, y)
+        z = np.zeros(5)
+        error, _ = raised(lambda: own.Ibcast(ODD["objects"](5)))
+        assert isinstance(error, TypeError), error
+        second = own.Ibcast(z)
+        first.Wait()
+        second.Wait()
+        assert (y == total).all()
+        last_words()
+    """
+    job(REFUSED, body).is_clean()
+
+
+@pytest.mark.case("HANG-EXC")
+def test_calls_of_long_ago_are_not_taken_for_this_one(job):
+    """A place among the calls made last comes again after 1,024 of them."""
+    body = """
+        z = np.zeros(5)
+        for turn in range(1100):
+            comm.Bcast(z) if turn % 2 else comm.Allreduce(x, y)
+            if turn > 1000 and turn % 3 == 0:
+                check_refused(blocking, np.zeros(4))
+        last_words()
+    """
+    job(REFUSED, body).is_clean()
+
+
+@pytest.mark.case("HANG-EXC")
+def test_a_first_call_that_cannot_be_planned_is_told_when_it_is_waited_for(plain):
+    body = """
+        own = mpicoll.Communicator(world.Dup())
+        request = own.Iallreduce(x, y, algorithm="ring@mapped" if rank == 1 else None)
+        error, _ = raised(request.Wait)
+        if rank == 1:
+            assert isinstance(error, mpicoll.UnsupportedError), error
+            raised(own.Barrier)
+        else:
+            assert isinstance(error, mpicoll.MismatchError), error
+        world.Barrier()
+        last_words()
+    """
+    ended(plain(REFUSED, body), 3)
+
+
+@pytest.mark.case("HANG-EXC")
 @pytest.mark.parametrize("algorithm", ["ring", "linear"])
 def test_an_operator_that_raises_on_one_rank_is_heard(plain, algorithm):
     body = f"""

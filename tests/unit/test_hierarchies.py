@@ -160,7 +160,7 @@ def test_cost_traffic_and_scratch_are_those_of_the_combination():
         seconds[1] += new - old
     assert seconds[0] == pytest.approx(seconds[1])
     link = HOST_LINK.seconds(host_traffic(card, BLOCK), 1 << 20)
-    assert predicted(card, facts, "host", 2) == pytest.approx(seconds[0] + link)
+    assert predicted(card, facts, "host", 2) == pytest.approx(seconds[0] + link + model.alpha)
     counted = max(len(one.scratch) for one in card.schedules(8, 0, BLOCK))
     assert card.scratch_blocks(8, False, BLOCK) >= counted > 0
     assert limited(Choice(card.name, 1, "host"), facts, 1 << 16)[0].segments > 1

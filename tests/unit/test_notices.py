@@ -86,6 +86,16 @@ def test_a_broken_communicator_is_broken_for_all(made):
     assert found(made, 2 * GRACE, number=9) == said(broken=True)
 
 
+def test_one_that_is_broken_is_not_forgotten_for_its_next_call(made):
+    made.take(said(next="allreduce", broken=True))
+    assert found(made, 2 * GRACE) is not None
+
+
+def test_who_passes_it_on_names_the_rank_that_has_raised():
+    text = "allreduce #7: rank 1 raised ValueError('x') in call #7"
+    assert str(Notice(2, 1, 7, "ValueError('x')", broken=True, by=1).raised("allreduce #7")) == text
+
+
 def test_the_error_names_the_rank_its_error_and_its_next_call():
     text = "allreduce #7: rank 1 raised ValueError('x') in call #7"
     assert str(said().raised("allreduce #7")) == text

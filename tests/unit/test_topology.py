@@ -59,19 +59,19 @@ def test_topologies_are_equal_where_the_same_ranks_are_together(names):
 @pytest.mark.parametrize(
     ("collective", "algorithm", "text", "expected"),
     [
-        ("allreduce", "reduce_scatter_allgather", BLOCK, HostTraffic(2, 1.0, 0.25, 1.0, 0.25)),
-        ("allreduce", "reduce_scatter_allgather", CYCLIC, HostTraffic(2, 4.0, 1.0, 4.0, 1.0)),
-        ("allreduce", "two_shot", BLOCK, HostTraffic(2, 4.0, 1.0, 4.0, 1.0)),
-        ("allreduce", "ring", BLOCK, HostTraffic(4, 1.75, 1.75, 1.75, 1.75)),
-        ("bcast", "linear", BLOCK, HostTraffic(1, 4.0, 4.0, 4.0, 4.0)),
-        ("bcast", "binomial", BLOCK, HostTraffic(1, 1.0, 1.0, 1.0, 1.0)),
-        ("bcast", "binomial", CYCLIC, HostTraffic(1, 4.0, 1.0, 4.0, 1.0)),
-        ("alltoall", "linear", BLOCK, HostTraffic(1, 2.0, 0.5, 2.0, 0.5)),
-        ("bcast", "chained", "hosts=4", HostTraffic(3, 1.0, 0.5, 3.0, 1.5)),  # three hosts send, one after the other
-        ("bcast", "striped", "hosts=4", HostTraffic(4, 1.5, 0.75, 1.5, 0.75)),
-        ("bcast", "binomial", "hosts=4", HostTraffic(2, 2.0, 2.0, 3.0, 3.0)),
-        ("allgather", "bruck_4", "0+4,1+5,2+6,3+7", HostTraffic(1, 0.75, 0.375, 0.75, 0.375, 1.5)),
-        ("allgather", "striped", "0+4,1+5,2+6,3+7", HostTraffic(2, 0.75, 0.375, 0.75, 0.375, 0.0)),
+        ("allreduce", "reduce_scatter_allgather", BLOCK, HostTraffic(2, 1.0, 0.25, 1.0, 0.25, messages=2)),
+        ("allreduce", "reduce_scatter_allgather", CYCLIC, HostTraffic(2, 4.0, 1.0, 4.0, 1.0, messages=2)),
+        ("allreduce", "two_shot", BLOCK, HostTraffic(2, 4.0, 1.0, 4.0, 1.0, messages=8)),
+        ("allreduce", "ring", BLOCK, HostTraffic(4, 1.75, 1.75, 1.75, 1.75, messages=14)),
+        ("bcast", "linear", BLOCK, HostTraffic(1, 4.0, 4.0, 4.0, 4.0, messages=4)),
+        ("bcast", "binomial", BLOCK, HostTraffic(1, 1.0, 1.0, 1.0, 1.0, messages=1)),
+        ("bcast", "binomial", CYCLIC, HostTraffic(1, 4.0, 1.0, 4.0, 1.0, messages=1)),
+        ("alltoall", "linear", BLOCK, HostTraffic(1, 2.0, 0.5, 2.0, 0.5, messages=4)),
+        ("bcast", "chained", "hosts=4", HostTraffic(3, 1.0, 0.5, 3.0, 1.5, messages=1)),  # one host after the other
+        ("bcast", "striped", "hosts=4", HostTraffic(4, 1.5, 0.75, 1.5, 0.75, messages=4)),
+        ("bcast", "binomial", "hosts=4", HostTraffic(2, 2.0, 2.0, 3.0, 3.0, messages=2)),
+        ("allgather", "bruck_4", "0+4,1+5,2+6,3+7", HostTraffic(1, 0.75, 0.375, 0.75, 0.375, 1.5, messages=3)),
+        ("allgather", "striped", "0+4,1+5,2+6,3+7", HostTraffic(2, 0.75, 0.375, 0.75, 0.375, 0.0, messages=2)),
     ],
 )
 def test_traffic_by_hand(collective, algorithm, text, expected):

@@ -76,9 +76,10 @@ def _made_again(context: Context, asked_for: CallArguments, known: Remembered, p
         known: the remembered call.
         place: device and stream of the call (see `streams.where`).
     """
-    context.calls = number = context.calls + 1
+    number = context.calls + 1
     if context.barred:
         context.come("blocking", asked_for[0], number)
+    context.calls = number
     file = modes().trace
     if file:
         with context.recorder.begin("blocking", asked_for[0], number, known, file):
@@ -95,7 +96,11 @@ def _run_again(context: Context, known: Remembered, place: tuple[Any, ...], stre
     """Run a remembered call, and return its program; arguments as in `_bound_again`."""
     bound = known.blocking
     if bound is None or not bound.alive:
-        bound = known.blocking = _bound_again(known, context, place, stream)
+        try:
+            bound = known.blocking = _bound_again(known, context, place, stream)
+        except BaseException as error:
+            context.unmade(error)
+            raise
     if bound.aim is not None and known.aims is not None:
         bound.aim(*known.aims)
     running.run(bound, context)
@@ -168,7 +173,7 @@ def _decide_and_run(
             else:  # there is nobody to wait for
                 found, bound = finished(routine)
             context.come("blocking", call.method, context.calls)
-        except Exception as error:
+        except BaseException as error:
             if not asked():
                 context.unmade(error)
             raise

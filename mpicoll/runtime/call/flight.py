@@ -32,7 +32,10 @@ class Flight:
     Attributes:
         handover: order with the caller's stream, None on the host.
         slot: that the call has taken, None before that.
+        begun: the caller has its request: the call is made, whatever comes.
     """
+
+    begun = False
 
     def __init__(
         self, call: Call, operands: Operands | None, known: Remembered | None = None, key: Any = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpicoll.dispatch.plan import Plan
+from mpicoll.errors import UnsupportedError
 from mpicoll.recorder.entry import Decision
 from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.call import execute
@@ -45,9 +46,9 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
         known = cache.find(key) or mobile(key) or cache.find_anywhere(key)
     operands: Operands | None
     if known is not None:
-        context.calls += 1
         if context.barred:
-            context.come("nonblocking", call.method, context.calls)
+            context.come("nonblocking", call.method, context.calls + 1)
+        context.calls += 1
         operands, trouble, call.plan = known.operands, None, known.plan
         begun = _straight(call, known) if operands.device < 0 else _enqueued(call, known)
         if begun is not None:
@@ -63,9 +64,15 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
     operation = Operation(context, lambda own: _whole(own, flight, trouble), keep=keep, device=device, entry=call.entry)
     if trouble is not None:
         raise trouble  # the others hear of it meanwhile
-    if operation.error is not None and not (operation.ran or asked()):  # what planning has found
-        context.unmade(operation.error)
+    return _begun(operation, flight)
+
+
+def _begun(operation: Operation, flight: Flight) -> Operation:
+    """Return an operation that has begun; raise what planning has found, so that the call is not made."""
+    if operation.error is not None and not (operation.ran or asked()):
+        operation.traffic.unmade(operation.error)
         operation.check()
+    flight.begun = True
     return operation
 
 
@@ -76,6 +83,8 @@ def _flight(call: Call, operands: Operands | None, known: Remembered | None, key
         return Flight(call, operands, known, key)
     except BaseException as error:
         entry.end(error)
+        if not asked():
+            call.context.unmade(error)
         raise
 
 
@@ -84,10 +93,14 @@ def _enqueued(call: Call, known: Remembered) -> Any:
     if known.aims is None and not (path(known.plan.path).captures and nothing_waits()):  # else that was asked before
         return None
     with call.record(known):
-        bound = known.beside
-        if bound is None or not bound.alive:
-            bound = known.beside = _bound_beside(call.context, known)
-        begun = enqueued(call, known.plan, known.operands.device, bound, (call.arguments, bound), known.aims)
+        try:
+            bound = known.beside
+            if bound is None or not bound.alive:
+                bound = known.beside = _bound_beside(call.context, known)
+            begun = enqueued(call, known.plan, known.operands.device, bound, (call.arguments, bound), known.aims)
+        except BaseException as error:
+            call.context.unmade(error)
+            raise
     call.arguments = ()
     return begun
 
@@ -128,14 +141,25 @@ def _whole(operation: Operation, flight: Flight, trouble: Exception | None) -> R
         if known is not None:
             found, bound = known.operands, (yield from flight.bind(known.plan, known.operands))
         else:
-            found, bound = yield from decided(flight.call, flight.operands, trouble, flight.bind)
-            operation.traffic.come("nonblocking", flight.call.method, operation.number)
+            found, bound = yield from _decided(operation, flight, trouble)
         if found.device != operation.device:  # of a call that was moved: current from the next time on
             operation.device = found.device
             yield Later().come
         yield from flight.run(operation, bound, found)
     finally:
         flight.end()
+
+
+def _decided(operation: Operation, flight: Flight, trouble: Exception | None) -> Routine[tuple[Operands, Bound]]:
+    """Return (operands, program) of a call; where it has begun and raises after all, the other ranks are told."""
+    try:
+        found = yield from decided(flight.call, flight.operands, trouble, flight.bind)
+        operation.traffic.come("nonblocking", flight.call.method, operation.number)
+    except Exception as error:
+        if flight.begun and not asked():
+            operation.traffic.lost(operation.number, error)
+        raise
+    return found
 
 
 def persistent(call: Call) -> Prepared:
@@ -196,7 +220,11 @@ def _read_before(call: Call, known: Remembered) -> Operands:
     """Return the operands of a remembered call, which counts as made; refuse it where it would be captured."""
     operands = known.operands
     if operands.device >= 0:
-        call.captured_on(address_on(operands.device, call.stream))
+        try:
+            call.captured_on(address_on(operands.device, call.stream))
+        except UnsupportedError as error:
+            call.context.refuse(error)
+            raise
     call.context.calls += 1
     call.record(known)
     call.plan = known.plan

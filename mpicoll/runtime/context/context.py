@@ -120,7 +120,7 @@ class Context(Traffic):
             self.refused = error
             raise
         if self.watch:
-            self.watch.agree(self, facts[0].id, [one.address for one in facts])
+            self.watch.agree(self, facts[0].id, [one.address for one in facts], named=self.limit > 0)
         self.refusals = Refusals(self.comm, (self.most_slots - 1) * TAGS)
         self.cuda_aware = cuda_aware.agree([one.awareness for one in facts])
         hosts = [one.host for one in facts]

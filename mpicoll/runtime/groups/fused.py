@@ -93,8 +93,9 @@ class FusedCalls:
         context.take_turn()
         try:
             method = self._decision.operands.method.capitalize()
-            context.calls = number = context.calls + 1
+            number = context.calls + 1
             context.come("blocking", method, number)
+            context.calls = number
             record = context.recorder.begin("blocking", method, number, self._decision, modes().trace)
             with at(self._device), record:
                 running.run(self._program(places, is_captured(self._stream)), context)

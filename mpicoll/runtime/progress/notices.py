@@ -45,6 +45,7 @@ class Notice:
         error: that was raised.
         next: the call that it makes instead, "" as long as it makes none.
         broken: it can make no call on the communicator any more.
+        by: the rank that has raised, where that is another one; None: this one.
     """
 
     rank: int
@@ -53,13 +54,19 @@ class Notice:
     error: str
     next: str = ""
     broken: bool = False
+    by: int | None = None
+
+    @property
+    def culprit(self) -> int:
+        """The rank that has raised."""
+        return self.rank if self.by is None else self.by
 
     def ends(self, number: int, waited: float | None, left: bool) -> bool:
         """Tell whether a rank in a call of a number waits in vain, unless the two make the same calls.
 
         Args:
             number: of the call.
-            waited: seconds for which it has not gone on, None if it does not wait.
+            waited: seconds for which it has waited in a call and not gone on, None if it is in none.
             left: the other rank's program is at its end.
         """
         if self.broken or self.next:
@@ -72,7 +79,7 @@ class Notice:
 
     def __str__(self) -> str:
         instead = f", and makes {self.next} instead" if self.next else ""
-        return f"rank {self.rank} raised {self.error} in call #{self.number}{instead}"
+        return f"rank {self.culprit} raised {self.error} in call #{self.number}{instead}"
 
 
 def in_words(form: str, method: str) -> str:
@@ -111,14 +118,14 @@ class Notices:
 
         Args:
             number: of this rank's latest call.
-            waited: seconds for which it has not gone on in a call, None while it is in none.
+            waited: seconds for which it has waited in a call and not gone on, None while it is in none.
             call: returns in words the call that it made by a number, "" if that is forgotten, None if it may refuse it.
             has_left: tells whether a rank's program is at its end.
         """
         with self._turn:
             for rank, one in tuple(self.heard.items()):
                 made = call(one.number) if one.next and number >= one.number else ""
-                if one.next and number >= one.number and made in ("", one.next):
+                if one.next and not one.broken and number >= one.number and made in ("", one.next):
                     del self.heard[rank]
                 elif made is not None and one.ends(number, waited, has_left(rank)):
                     return one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,8 @@ SOON, SELDOM = 2e-3, 50e-3
 AGAIN = (0.1, 0.5, 2.0)
 #: seconds for which a call that waits in vain is tried to be ended, before the job is
 LAST = 10.0
+#: seconds for which calls are looked for that may have begun when it was found that they wait in vain
+LINGER = 1.0
 
 
 @dataclass
@@ -25,23 +28,29 @@ class Rescue:
 
     Attributes:
         state: calls and steps made on it at the last look.
-        since: when they were as many for the first time, in seconds of time.monotonic().
+        looks: times that somebody had advanced operations then.
+        since: when somebody began to wait in that state, in seconds of time.monotonic().
         told: ordinal of this rank's own notice that is told, and how often it was.
         began: when that was told first.
-        vain: when a call was found that waits in vain.
+        vain: when it was found that calls wait in vain.
     """
 
     state: tuple[int, int] = (-1, -1)
+    looks: int = -1
     since: float = 0.0
     told: tuple[int, int] = (0, 0)
     began: float = field(default_factory=time.monotonic)
     vain: float | None = None
 
     def waited(self, traffic: Any) -> float | None:
-        """Return the seconds for which this rank has not gone on in a call, None while it is in none."""
-        now, state = time.monotonic(), (traffic.calls, traffic.moved)
-        if state != self.state:
+        """Return the seconds for which this rank has waited in a call and not gone on, None while it is in none.
+
+        What is in flight while the program does something else does not wait.
+        """
+        now, state, looks = time.monotonic(), (traffic.calls, traffic.moved), turns.looks[0]
+        if state != self.state or not (traffic.caller or looks != self.looks):
             self.state, self.since = state, now
+        self.looks = looks
         return now - self.since if traffic.caller or turns.of(traffic) else None
 
     def tell(self, traffic: Any) -> bool:
@@ -82,8 +91,12 @@ class Rescuer(threading.Thread):
             if cls._ended:
                 return
             if cls._only is None or not cls._only.is_alive():
-                cls._only = cls()
-                cls._only.start()
+                rescuer = cls()
+                try:
+                    rescuer.start()
+                except RuntimeError:  # there can be no more threads: the caller has an error of its own to raise
+                    return
+                cls._only = rescuer
             cls._only.rescues.setdefault(traffic, Rescue())
         cls._only._work.set()
 
@@ -103,9 +116,11 @@ class Rescuer(threading.Thread):
                 if self._work.is_set():  # there is news
                     self._work.clear()
                     pause = SOON
-                for traffic, rescue in tuple(self.rescues.items()):
-                    if not self._look_after(traffic, rescue):
-                        self.rescues.pop(traffic, None)
+                for traffic in tuple(self.rescues):
+                    rescue = self.rescues.pop(traffic)  # so that one that comes again meanwhile is looked at again
+                    with suppress(Exception):  # of one communicator, which the others must not suffer from
+                        if self._look_after(traffic, rescue):
+                            self.rescues[traffic] = rescue
                 time.sleep(pause)
                 pause = min(1.1 * pause, SELDOM)
 
@@ -116,19 +131,22 @@ class Rescuer(threading.Thread):
                 return False
             more = rescue.tell(traffic)
             waited = rescue.waited(traffic)
-            if rescue.vain is None and traffic.find_out(waited):
-                rescue.vain = time.monotonic()
-            if rescue.vain is not None:
-                return self._ends(traffic, waited, time.monotonic() - rescue.vain) or more
+            traffic.find_out(waited)
+            if traffic.vain is not None:
+                return self._ends(traffic, rescue, waited) or more
             return more or (bool(traffic.notices.heard) and not traffic.broken)
 
     @staticmethod
-    def _ends(traffic: Any, waited: float | None, seconds: float) -> bool:
-        """End the blocking call that waits in vain, for so long; operations end themselves.  Tell whether one waits."""
-        if waited is None:
-            return False
-        if seconds > LAST:
-            traffic.end_job()
-        if not turns.of(traffic):
-            traffic.rescue()
-        return True
+    def _ends(traffic: Any, rescue: Rescue, waited: float | None) -> bool:
+        """End the blocking call that waits in vain, if there is one; operations end themselves.
+
+        Tell whether to come back: a call may have begun while it was found out.
+        """
+        now = time.monotonic()
+        rescue.vain = rescue.vain or now
+        if traffic.caller and waited is not None:
+            if waited > LAST:
+                traffic.end_job()
+            if not turns.of(traffic):
+                traffic.rescue()
+        return waited is not None or now - rescue.vain < LINGER

@@ -111,38 +111,60 @@ class Traffic:
         Raises:
             MismatchError: this rank or another one has refused a call, and now they make different ones.
         """
-        if not self.barred or self.broken:
+        if not self.barred:
             return
+        if self.broken:
+            self.check()
         own, call = self.notices.own, in_words(form, method)
+        pending = own is not None and not (own.next or own.broken)
+        if getattr(self.recent[number & MASK], "sequence", None) != number:
+            self.recent[number & MASK] = None  # of a call long ago, for which others could take this one
         self.barred = False
-        self.barred = bool(self.notices.heard)  # looked at now, for another one may have been heard meanwhile
+        self.barred = pending or bool(self.notices.heard)  # looked at now, for one may have been heard meanwhile
+        self._heed_broken(f"{call} #{number}")
         for one in tuple(self.notices.heard.values()):
             if one.next not in ("", call) and one.number == number:
                 self._part(one, one.raised(f"{call} #{number}"))
-        if own is None or own.next or own.broken:
-            return
-        own = replace(own, ordinal=own.ordinal + 1, next=call)
+        if own is not None and pending and number >= own.number:  # else a call before the refused one begins late
+            self._go_on(replace(own, ordinal=own.ordinal + 1, next=call), number)
+
+    def _go_on(self, own: Notice, number: int) -> None:
+        """Tell the other ranks which call of a number this one makes, and compare it with theirs.
+
+        Args:
+            own: this rank's notice, with that call.
+            number: see above.
+        """
+        self.barred = bool(self.notices.heard)
         self._give(own)
         made = self.watch.made(number) if self.watch and self.size <= MOST_ASKED else {}
         for rank, other in made.items():
-            if other != call:
-                self._part(own, MismatchError(f"{call} #{number}: {own}, where rank {rank} makes {other}"))
+            if other != own.next:
+                self._part(own, MismatchError(f"{own.next} #{number}: {own}, where rank {rank} makes {other}"))
+        self._heed_broken(f"{own.next} #{number}")
+
+    def _heed_broken(self, name: str) -> None:
+        """Raise what has broken the communicator meanwhile, or is told to have; `name` is a call with its number."""
+        if self.vain is not None:
+            raise self.vain.raised(name)
+        for one in tuple(self.notices.heard.values()):
+            if one.broken:
+                self._part(one, one.raised(name))
 
     def _part(self, why: Notice, error: BaseException) -> None:
         """Break the communicator, since ranks make different calls, and raise an error."""
-        self._break(why, error)
+        self._break(why)
         raise error
 
-    def _break(self, why: Notice, error: BaseException) -> None:
-        """Break the communicator because of a notice, and tell the rank whose it is, or all if it is this one's."""
+    def _break(self, why: Notice) -> None:
+        """Break the communicator because of a notice, and tell the other ranks."""
         self.vain, self.broken = why, str(why)
+        self._give(replace(why, rank=self.rank, by=why.culprit, ordinal=1 + self._ordinal, broken=True))
         self.abort()
-        own = why if why.rank == self.rank else self._notice(self.calls, error)
-        self._give(replace(own, ordinal=1 + self._ordinal, broken=True))
 
     def refuse(self, error: BaseException) -> None:
         """Tell the other ranks that this one does not make the call that it was asked for; returns at once."""
-        if self.watch is not None and not self.broken and isinstance(error, Exception):
+        if self.watch is not None and not self.broken:
             self._give(self._notice(self.calls + 1, error))
             self.barred = True
 
@@ -151,6 +173,20 @@ class Traffic:
         if not self.broken:
             self.calls -= 1
             self.refuse(error)
+
+    def lost(self, number: int, error: BaseException) -> None:
+        """Tell the other ranks that a call which has begun, of a number, has raised before its first message."""
+        if number == self.calls:
+            self.unmade(error)
+        elif not self.broken:
+            self._ruin(f"call #{number} raised {error!r}", number, error)
+
+    def _ruin(self, what: str, number: int, error: BaseException) -> None:
+        """Break the communicator, for a call of a number has raised here while others may wait in it, and tell them."""
+        self.broken = what
+        if self.watch is not None and not modes().shares_errors:
+            self.vain = self._notice(number, error, broken=True)
+            self._give(self.vain)
 
     @property
     def _ordinal(self) -> int:
@@ -167,11 +203,15 @@ class Traffic:
         Rescuer.wake(self)
 
     def tell_own(self) -> bool:
-        """Tell this rank's latest notice to those that need it; tell whether ranks can be told yet."""
+        """Tell this rank's latest notice to the others; tell whether they can be told yet.
+
+        Where many wait in vain because of one rank, all of them have its notice; it hears of theirs.
+        """
         own, watch = self.notices.own, self.watch
         if own is None or watch is None or not watch.id:
             return False
-        watch.tell(own, [self.vain.rank] if self.vain and self.vain.rank != self.rank else None)
+        alone = self.vain is not None and self.vain.rank != self.rank and self.size > MOST_ASKED
+        watch.tell(own, [self.vain.rank] if self.vain and alone else None)
         return True
 
     def hear(self, *notice: Any) -> None:
@@ -190,7 +230,7 @@ class Traffic:
             return False
         found = self.notices.in_vain(self.calls, waited, self._call, self.watch.has_left)
         if found is not None:
-            self._break(found, found.raised(f"call #{self.calls}"))
+            self._break(found)
         return found is not None
 
     def _call(self, number: int) -> str | None:
@@ -214,10 +254,7 @@ class Traffic:
         if not bound.requests or bound.settled(position):
             bound.free()
             return
-        self.broken = f"{bound.name.format(self.calls)} raised {error!r}"
-        if self.watch is not None and not modes().shares_errors:
-            self.vain = self._notice(self.calls, error, broken=True)
-            self._give(self.vain)
+        self._ruin(f"{bound.name.format(self.calls)} raised {error!r}", self.calls, error)
 
     def stalled(self, what: str, why: str, said: dict[int, list[CallRecord]] | None = None) -> StalledError:
         """Return the error for a call that does not go on, with the ranks' last calls.

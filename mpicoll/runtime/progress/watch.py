@@ -18,6 +18,8 @@ from mpicoll.settings import settings
 SLOWEST = 1e6
 #: seconds for which bytes on their way excuse ranks that give no answer: a slow link lets some of them through
 UNHEARD = 20.0
+#: times that ranks are asked what they make
+TRIES = 3
 #: said where nobody can be asked
 UNWATCHED = "set MPICOLL_TIMEOUT from the start, and the message names the ranks that are missing"
 
@@ -62,21 +64,34 @@ class Watch:
 
     def made(self, number: int) -> dict[int, str]:
         """Return in words what other ranks make as their call of a number, of those that are there and answer."""
-        rows = self.last_calls().items()
-        return {r: in_words(one.form, one.method) for r, row in rows for one in row if self._is(one, number)}
+        for _ in range(TRIES):
+            if all(rank in self.answers or self.has_left(rank) for rank in self._ask()):
+                break
+        there = {rank for rank, answer in self.answers.items() if answer.calls >= number}
+        rows = ((rank, row) for rank, row in self.last_calls(again=False).items() if rank in there)
+        return {rank: in_words(one.form, one.method) for rank, row in rows for one in row if self._is(one, number)}
 
     @staticmethod
     def _is(record: CallRecord, number: int) -> bool:
         """Tell whether a call of a rank is one on this communicator, of a number, that it has decided to make."""
         here = record.sequence == number and not record.communicator and record.form != "start"
-        return here and record.state not in ("planning", "failed")
+        return here and record.state != "planning"
 
-    def agree(self, traffic: roll_call.Asked, name: str, addresses: Iterable[roll_call.Address | None]) -> None:
-        """Take what the desk tells of, the communicator's name among the desks, and where its ranks are asked."""
+    def agree(
+        self, traffic: roll_call.Asked, name: str, addresses: Iterable[roll_call.Address | None], *, named: bool
+    ) -> None:
+        """Take what ranks have told each other.
+
+        Args:
+            traffic: that the desk tells of.
+            name: the communicator's name among the desks.
+            addresses: where its ranks are asked.
+            named: these have the hosts' names, else digests.
+        """
         self.id = name
         self.desk.contexts[name] = traffic
         for rank, address in zip(self.world_ranks, addresses, strict=True):
-            if address is not None and rank >= 0:
+            if address is not None and rank >= 0 and (named or rank not in self.desk.directory):
                 self.desk.directory[rank] = address
 
     def verdict(self, number: int, pending_bytes: int, patience: Patience) -> str | None:
