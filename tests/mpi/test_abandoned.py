@@ -84,7 +84,7 @@ class OperatorError(Exception):
 
 @pytest.mark.parametrize("form", ["Allreduce", "Iallreduce"])
 def test_memory_of_a_call_whose_operator_raised_in_its_middle(form):
-    """This rank's messages are on their way in both directions."""
+    """This rank's messages are on their way in both directions; it may hear first that another rank's operator raised."""
 
     def failing(a, b):
         raise OperatorError
@@ -92,7 +92,7 @@ def test_memory_of_a_call_whose_operator_raised_in_its_middle(form):
     comm = mpicoll.Communicator(everybody.Dup())
     comm.Barrier()
     x, gone = watched()
-    with pytest.raises(OperatorError):
+    with pytest.raises((OperatorError, mpicoll.MismatchError)):
         request = getattr(comm, form)(np.ones(COUNT), x, mpicoll.Op(failing, commute=True), algorithm="ring/4")
         request.Wait()
     request = None
