@@ -84,7 +84,7 @@ class OperatorError(Exception):
 
 @pytest.mark.parametrize("form", ["Allreduce", "Iallreduce"])
 def test_memory_of_a_call_whose_operator_raised_in_its_middle(form):
-    """This rank's messages are on their way in both directions; it may hear first that another rank's operator raised."""
+    """Its messages are on their way in both directions; it may hear first that the operator has raised elsewhere."""
 
     def failing(a, b):
         raise OperatorError
