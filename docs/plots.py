@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mpicoll.pictures.units import size_text
 from performance.runs import newest
 from performance.scale import TWO_LEVELS, curves
@@ -9,14 +11,26 @@ from pictures import FOLDER
 from tables import RANKS, predicted, sweep
 
 
-def broadcasts() -> None:
-    """Draw predicted and measured times of broadcasts into docs/pictures/model.svg."""
+def _pyplot() -> Any:
+    """Return matplotlib's module, which draws without a screen, and the same bytes each time."""
     import matplotlib
 
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "mpicoll"
     from matplotlib import pyplot
 
+    return pyplot
+
+
+def _save(figure: Any, name: str) -> None:
+    """Write a figure into docs/pictures."""
+    FOLDER.mkdir(exist_ok=True)
+    figure.savefig(FOLDER / name, metadata={"Date": None})
+
+
+def broadcasts() -> None:
+    """Draw predicted and measured times of broadcasts into docs/pictures/model.svg."""
+    pyplot = _pyplot()
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
     sizes = sorted(nbytes for name, nbytes in sweep() if name == "bcast")
     for k, name in enumerate(("linear", "binomial", "ring")):
@@ -29,18 +43,12 @@ def broadcasts() -> None:
     axes.set_title(f"bcast on {RANKS} H200, path mapped", fontsize=10)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
-    FOLDER.mkdir(exist_ok=True)
-    figure.savefig(FOLDER / "model.svg", metadata={"Date": None})
+    _save(figure, "model.svg")
 
 
 def at_scale() -> None:
     """Draw the predicted times of an allreduce on very many hosts into docs/pictures/at-scale.svg."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "mpicoll"
-    from matplotlib import pyplot
-
+    pyplot = _pyplot()
     (run,) = (run for run in newest() if run.kind == "at-scale")
     found = curves(run)
     kinds = sorted({one[:2] for one in found})
@@ -58,5 +66,4 @@ def at_scale() -> None:
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("microseconds of an allreduce, predicted")
     panels[0].legend(fontsize=8)
-    FOLDER.mkdir(exist_ok=True)
-    figure.savefig(FOLDER / "at-scale.svg", metadata={"Date": None})
+    _save(figure, "at-scale.svg")

@@ -38,7 +38,7 @@ class Array:
 
 
 class Context(SimpleNamespace):
-    """What the shortcut asks a context for; what breaks it bars it."""
+    """A context as far as the shortcut asks for it; what breaks it bars it."""
 
     broken = Traffic.broken
 

@@ -18,10 +18,8 @@ from mpicoll.dispatch.plan import Plan
 from mpicoll.errors import MismatchError
 from mpicoll.kinds import PLAN
 from mpicoll.runtime.arguments.operands import Operands
+from mpicoll.runtime.progress.notices import LONGEST
 from mpicoll.settings import settings
-
-#: characters of an error's text that other ranks hear of
-LONGEST = 600
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.call import execute, shortcut
 from mpicoll.runtime.call.agreement import Word, asked, settle
 from mpicoll.runtime.call.call_key import call_key
-from mpicoll.runtime.call.decision import Call, at_home, decided, is_repeatable, read, remember
+from mpicoll.runtime.call.decision import Call, at_home, decided, is_repeatable, read, remember, take_back
 from mpicoll.runtime.call.planning import explained, plan_for
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.remembered import Remembered
@@ -174,8 +174,7 @@ def _decide_and_run(
                 found, bound = finished(routine)
             context.come("blocking", call.method, context.calls)
         except BaseException as error:
-            if not asked():
-                context.unmade(error)
+            take_back(context, error)
             raise
         if not found.moved:
             _finish(found, bound, context)

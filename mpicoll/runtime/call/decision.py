@@ -121,6 +121,12 @@ def read(call: Call) -> tuple[Operands | None, Exception | None]:
     return (None if trouble else operands), trouble
 
 
+def take_back(context: Context, error: BaseException) -> None:
+    """Take back a call that has raised before its first message, unless ranks ask each other, and all hear of it."""
+    if not asked():
+        context.unmade(error)
+
+
 def decided(
     call: Call, operands: Operands | None, trouble: Exception | None, bind: Bind
 ) -> Routine[tuple[Operands, Bound]]:

@@ -16,7 +16,7 @@ from mpicoll.runtime.arguments.operands import Operands
 from mpicoll.runtime.call import execute
 from mpicoll.runtime.call.agreement import asked
 from mpicoll.runtime.call.call_key import call_key
-from mpicoll.runtime.call.decision import Call, decided, is_repeatable, read, remember
+from mpicoll.runtime.call.decision import Call, decided, is_repeatable, read, remember, take_back
 from mpicoll.runtime.call.flight import Flight, Prepared, enqueued, nothing_waits
 from mpicoll.runtime.context.context import Context
 from mpicoll.runtime.context.remembered import Remembered
@@ -83,8 +83,7 @@ def _flight(call: Call, operands: Operands | None, known: Remembered | None, key
         return Flight(call, operands, known, key)
     except BaseException as error:
         entry.end(error)
-        if not asked():
-            call.context.unmade(error)
+        take_back(call.context, error)
         raise
 
 
@@ -209,8 +208,7 @@ def _take_back(call: Call, taken: list[Slot], error: BaseException) -> None:
     context = call.context
     if call.entry is not None:
         call.entry.end(error)
-    if not asked():
-        context.unmade(error)
+    take_back(context, error)
     for slot in taken:
         context.release(slot)
         context.persistent -= 1

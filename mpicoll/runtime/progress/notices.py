@@ -28,6 +28,8 @@ from mpicoll.errors import MismatchError
 GRACE = 0.2
 #: seconds that a call waits for a rank that has refused one and makes no other
 PATIENCE = 30.0
+#: characters of an error's text that other ranks hear of
+LONGEST = 600
 #: ranks up to which one that has refused a call asks all others what they make
 MOST_ASKED = 64
 

@@ -17,14 +17,12 @@ from mpicoll.recorder.recorder import Recorder
 from mpicoll.runtime.program.bound import Bound
 from mpicoll.runtime.progress import faults, turns
 from mpicoll.runtime.progress.modes import modes
-from mpicoll.runtime.progress.notices import MOST_ASKED, Notice, Notices, in_words
+from mpicoll.runtime.progress.notices import LONGEST, MOST_ASKED, Notice, Notices, in_words
 from mpicoll.runtime.progress.refusals import Refusals
 from mpicoll.runtime.progress.rescuer import Rescuer
 from mpicoll.runtime.progress.watch import Watch
 from mpicoll.settings import settings
 
-#: characters of an error's text that other ranks hear of
-LONGEST = 600
 #: said in a forked child
 FORKED = "this process was forked after mpicoll was used; MPI does not survive that: spawn instead"
 
@@ -220,18 +218,17 @@ class Traffic:
             self.barred = True
             Rescuer.wake(self)
 
-    def find_out(self, waited: float | None) -> bool:
-        """Break the communicator if a call waits in vain, or none can be made, by a notice; tell whether that is so.
+    def find_out(self, waited: float | None) -> None:
+        """Break the communicator if a call waits in vain, or none can be made, by a notice.
 
         Args:
             waited: seconds for which this rank has not gone on in a call, None while it is in none.
         """
         if self.broken or self.watch is None:
-            return False
+            return
         found = self.notices.in_vain(self.calls, waited, self._call, self.watch.has_left)
         if found is not None:
             self._break(found)
-        return found is not None
 
     def _call(self, number: int) -> str | None:
         """Return in words the call that was made by a number, "" if it is forgotten, None if it is not decided."""
