@@ -158,10 +158,11 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Typed, Deriv
                 with turn:
                     if bound.alive and not context.barred:  # looked at now, for another thread may have had its turn
                         context.caller = get_ident()
-                        context.calls = number = context.calls + 1
+                        number = context.calls + 1
                         place = number & MASK
                         context.recent[place] = remembered
                         context.began[place] = now()
+                        context.calls = number  # last, as `count` has it
                         try:
                             for action in actions:
                                 action()
@@ -221,8 +222,8 @@ class Communicator(Blocking, Nonblocking, Persistent, PointToPoint, Typed, Deriv
         """Tell the other ranks that this one cannot make a call, where a setting demands it; raises the error."""
         if asked():
             context = self._get_context()
-            context.calls += 1
-            with context.recorder.begin("blocking", what.capitalize(), context.calls, None, modes().trace):
+            number = context.count()
+            with context.recorder.begin("blocking", what.capitalize(), number, None, modes().trace):
                 conductor.tell(context, Word.refusing(what, error), error)
         elif self._context is not None:
             self._context.refuse(error)

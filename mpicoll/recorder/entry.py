@@ -55,9 +55,9 @@ class Entry:
 
     def end(self, error: BaseException | None = None) -> None:
         """Note that the call is over, and the error that it raised, if any."""
-        self.ended = monotonic()
-        if error is not None:
+        if error is not None:  # first, for another thread may look at any time
             self.error = f"{type(error).__name__}: {error}".partition("\n")[0][:LONGEST_ERROR]
+        self.ended = monotonic()
 
     def __enter__(self) -> None:
         if self.ranges is not None:

@@ -76,34 +76,29 @@ def _made_again(context: Context, asked_for: CallArguments, known: Remembered, p
         known: the remembered call.
         place: device and stream of the call (see `streams.where`).
     """
-    number = context.calls + 1
     if context.barred:
-        context.come("blocking", asked_for[0], number)
-    context.calls = number
-    file = modes().trace
-    if file:
-        with context.recorder.begin("blocking", asked_for[0], number, known, file):
-            return _run_again(context, known, place, asked_for[3])
-    context.recent[number & MASK], context.began[number & MASK] = known, time.monotonic()
-    try:
-        return _run_again(context, known, place, asked_for[3])
-    except BaseException as error:
-        context.recorder.calls.fail(number & MASK, number, error)
-        raise
-
-
-def _run_again(context: Context, known: Remembered, place: tuple[Any, ...], stream: Any) -> Bound:
-    """Run a remembered call, and return its program; arguments as in `_bound_again`."""
+        context.come("blocking", asked_for[0], context.calls + 1)
+    number = context.count()
     bound = known.blocking
     if bound is None or not bound.alive:
         try:
-            bound = known.blocking = _bound_again(known, context, place, stream)
+            bound = known.blocking = _bound_again(known, context, place, asked_for[3])
         except BaseException as error:
             context.unmade(error)
             raise
     if bound.aim is not None and known.aims is not None:
         bound.aim(*known.aims)
-    running.run(bound, context)
+    file = modes().trace
+    if file:
+        with context.recorder.begin("blocking", asked_for[0], number, known, file):
+            running.run(bound, context)
+        return bound
+    context.recent[number & MASK], context.began[number & MASK] = known, time.monotonic()
+    try:
+        running.run(bound, context)
+    except BaseException as error:
+        context.recorder.calls.fail(number & MASK, number, error)
+        raise
     return bound
 
 

@@ -116,7 +116,7 @@ def read(call: Call) -> tuple[Operands | None, Exception | None]:
             call.context.refuse(error)
             raise
         trouble = error
-    call.context.calls += 1
+    call.context.count()
     call.record()
     return (None if trouble else operands), trouble
 
@@ -234,9 +234,10 @@ def _bound(call: Call, operands: Operands, plan: Plan, bind: Bind) -> Routine[tu
         operands = operands.without_copy()
     if operands.held and call.is_captured:
         offer.refuse_copies(operands)
+    bound = yield from bind(plan, operands)
     if call.entry is not None:
         call.entry.known = Decision(operands.without_arrays(), plan.of(call.form))
-    return operands, (yield from bind(plan, operands))
+    return operands, bound
 
 
 def at_home(operands: Operands, context: Context) -> Operands:

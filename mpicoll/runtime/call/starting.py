@@ -48,7 +48,7 @@ def nonblocking(call: Call, known: Remembered | None = None) -> Any:
     if known is not None:
         if context.barred:
             context.come("nonblocking", call.method, context.calls + 1)
-        context.calls += 1
+        context.count()
         operands, trouble, call.plan = known.operands, None, known.plan
         begun = _straight(call, known) if operands.device < 0 else _enqueued(call, known)
         if begun is not None:
@@ -82,8 +82,8 @@ def _flight(call: Call, operands: Operands | None, known: Remembered | None, key
     try:
         return Flight(call, operands, known, key)
     except BaseException as error:
-        entry.end(error)
         take_back(call.context, error)
+        entry.end(error)
         raise
 
 
@@ -206,9 +206,9 @@ def _take_back(call: Call, taken: list[Slot], error: BaseException) -> None:
         error: that was raised.
     """
     context = call.context
+    take_back(context, error)
     if call.entry is not None:
         call.entry.end(error)
-    take_back(context, error)
     for slot in taken:
         context.release(slot)
         context.persistent -= 1
@@ -223,7 +223,7 @@ def _read_before(call: Call, known: Remembered) -> Operands:
         except UnsupportedError as error:
             call.context.refuse(error)
             raise
-    call.context.calls += 1
+    call.context.count()
     call.record(known)
     call.plan = known.plan
     return operands

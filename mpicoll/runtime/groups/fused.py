@@ -93,9 +93,8 @@ class FusedCalls:
         context.take_turn()
         try:
             method = self._decision.operands.method.capitalize()
-            number = context.calls + 1
-            context.come("blocking", method, number)
-            context.calls = number
+            context.come("blocking", method, context.calls + 1)
+            number = context.count()
             record = context.recorder.begin("blocking", method, number, self._decision, modes().trace)
             with at(self._device), record:
                 running.run(self._program(places, is_captured(self._stream)), context)

@@ -96,6 +96,16 @@ class Traffic:
         if self._broken:  # at hand: every call asks
             raise StalledError(f"this communicator cannot be used after: {self._broken}")
 
+    def count(self) -> int:
+        """Return the number of a call that is made now, of which nothing is known yet.
+
+        The desk's thread may look at any time: it must not find an earlier call in this one's place.
+        """
+        number = self.calls + 1
+        self.recent[number & MASK] = None
+        self.calls = number
+        return number
+
     def come(self, form: str, method: str, number: int) -> None:
         """Come to a call that is decided, before its first message.
 
@@ -115,8 +125,6 @@ class Traffic:
             self.check()
         own, call = self.notices.own, in_words(form, method)
         pending = own is not None and not (own.next or own.broken)
-        if getattr(self.recent[number & MASK], "sequence", None) != number:
-            self.recent[number & MASK] = None  # of a call long ago, for which others could take this one
         self.barred = False
         self.barred = pending or bool(self.notices.heard)  # looked at now, for one may have been heard meanwhile
         self._heed_broken(f"{call} #{number}")
@@ -169,6 +177,7 @@ class Traffic:
     def unmade(self, error: BaseException) -> None:
         """Take back the latest call, which has raised before its first message, and tell the other ranks."""
         if not self.broken:
+            self.recent[self.calls & MASK] = None
             self.calls -= 1
             self.refuse(error)
 
@@ -232,10 +241,13 @@ class Traffic:
 
     def _call(self, number: int) -> str | None:
         """Return in words the call that was made by a number, "" if it is forgotten, None if it is not decided."""
+        if number + MASK < self.calls:  # another call is in its place
+            return ""
         entry = self.recorder.calls.entry(number & MASK, number)
         if entry is None or entry.sequence != number:
             return None if number == self.calls else ""
-        return None if entry.known is None or entry.error else in_words(entry.form, entry.method)
+        undecided = entry.known is None or (entry.error and number == self.calls)  # which may be taken back
+        return None if undecided else in_words(entry.form, entry.method)
 
     def rescue(self) -> None:
         """End the blocking call that waits in vain, by another thread: here, there is none."""

@@ -67,15 +67,9 @@ class Watch:
         for _ in range(TRIES):
             if all(rank in self.answers or self.has_left(rank) for rank in self._ask()):
                 break
-        there = {rank for rank, answer in self.answers.items() if answer.calls >= number}
-        rows = ((rank, row) for rank, row in self.last_calls(again=False).items() if rank in there)
-        return {rank: in_words(one.form, one.method) for rank, row in rows for one in row if self._is(one, number)}
-
-    @staticmethod
-    def _is(record: CallRecord, number: int) -> bool:
-        """Tell whether a call of a rank is one on this communicator, of a number, that it has decided to make."""
-        here = record.sequence == number and not record.communicator and record.form != "start"
-        return here and record.state != "planning"
+        rows = self.last_calls(again=False)
+        made = ((rank, call_made(rows[rank], number, answer.calls)) for rank, answer in self.answers.items())
+        return {rank: words for rank, words in made if words}
 
     def agree(
         self, traffic: roll_call.Asked, name: str, addresses: Iterable[roll_call.Address | None], *, named: bool
@@ -164,6 +158,20 @@ class Watch:
         if words:
             return "; ".join(words)
         return "every rank has made the call, and none goes on: do all make the same one? MPICOLL_DEBUG=1 compares them"
+
+
+def call_made(records: list[CallRecord], number: int, latest: int) -> str:
+    """Return in words what a rank makes as its call of a number, "" if it has not decided to make it.
+
+    Args:
+        records: of its last calls, there and elsewhere.
+        number: of the call on this communicator.
+        latest: number of its latest call.
+    """
+    undecided = ("planning", "failed") if number == latest else ("planning",)  # one that failed may be taken back
+    here = (one for one in records if one.sequence == number and not one.communicator and one.form != "start")
+    made = (in_words(one.form, one.method) for one in here if number <= latest and one.state not in undecided)
+    return next(made, "")
 
 
 def _names(ranks: list[int], desks: dict[int, roll_call.Address]) -> str:
