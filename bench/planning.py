@@ -1,11 +1,13 @@
 """Campaign: the time and the memory of a plan with its schedule, from 2 to 65,536 ranks; without MPI.
 
     python bench/planning.py --json planning.json
+    python bench/planning.py --per-host 8 --json planning-on-hosts.json
 
-Each plan is made from cold caches, in a process of its own, for one rank and its own schedule.  Milliseconds of
-processor time, for the clock also measures what else runs: the least of --runs; the peak of Python's memory for it
-in MiB, as tracemalloc counts, in one more process.  A plan that takes longer than --limit seconds is left out, and so
-are those for more ranks.
+Each plan is made from cold caches, but for the tuning tables, in a process of its own, for one rank and its own
+schedule.  Milliseconds of processor time, for the clock also measures what else runs: the least of --runs; the peak of
+Python's memory for it in MiB, as tracemalloc counts, in one more process.  A plan that takes longer than --limit
+seconds is left out, and so are those for more ranks.  With --per-host so many ranks that follow each other are on one
+host.
 """
 
 import argparse
@@ -39,9 +41,15 @@ CASES = {
     "alltoall": ["", "linear"],
     "scan": ["", "recursive_doubling"],
 }
+#: the same on hosts
+ON_HOSTS = {name: ["", "striped"] for name in ("allreduce", "reduce_scatter", "allgather", "bcast", "reduce")}
 CHILD = """
 import json, time, tracemalloc
 import mpicoll
+from mpicoll.schedule.topology import forced
+mpicoll.plan("barrier", size=2, nbytes=0)  # the tuning tables have been read, as by any call before
+mpicoll.settings.topology = {topology!r}
+forced({topology!r}, {size}).groups  # known since the communicator's first call
 if {traced}:
     tracemalloc.start()
 start = time.process_time()
@@ -83,6 +91,7 @@ def rows(options, collective, algorithm):
         if algorithm and registry.get(collective, algorithm).refuses(size):
             continue
         case = {"collective": collective, "algorithm": algorithm, "nbytes": options.bytes, "size": size}
+        case["topology"] = f"hosts={size // options.per_host}" if options.per_host else "flat"
         found = measured(options, **case)
         if found is None:
             return
@@ -98,6 +107,7 @@ def main():
     parser.add_argument("--json", type=Path)
     parser.add_argument("--bytes", type=parse_bytes, default="1M", help="of the full vector")
     parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")], default=SIZES)
+    parser.add_argument("--per-host", type=int, default=0, help="ranks of a host; all on one if not given")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--limit", type=float, default=60)
     options = parser.parse_args()
@@ -105,7 +115,8 @@ def main():
     facts = {"machine": machine(), "python": platform.python_version(), "mpicoll": mpicoll.__version__}
     results.begin(command=shlex.join(sys.argv), date=datetime.date.today().isoformat(), **facts)
     table = Table("collective", "algorithm", *(f"{size:,} ranks" for size in options.sizes), title=facts["machine"])
-    for collective, algorithm in [(name, one) for name, algorithms in CASES.items() for one in algorithms]:
+    cases = ON_HOSTS if options.per_host else CASES
+    for collective, algorithm in [(name, one) for name, algorithms in cases.items() for one in algorithms]:
         found = {}
         for row in rows(options, collective, algorithm):
             results.add("row", **row)

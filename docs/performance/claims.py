@@ -201,6 +201,12 @@ CLAIMS = (
         "the plan of an allreduce of {size} on {ranks:,} ranks takes {ms:.0f} ms of processor time and {mib:.1f} MiB",
         figures.planned,
     ),
+    Claim(
+        "planning-on-hosts",
+        "the plan of a rank's {collectives} of {size} on {ranks:,} ranks of {hosts:,} hosts takes at most {ms:.0f} ms "
+        "of processor time and {mib:.1f} MiB",
+        figures.planned_on_hosts,
+    ),
     *(
         Claim(kind, "{number} measurements {how} had {wrong} wrong elements", figures.validated)
         for kind in ("baselines", "all-algorithms-direct", "all-algorithms-staged", "symmetric")

@@ -215,6 +215,22 @@ def planned(run: Run) -> Figures:
     return {"size": size_text(rows[size]["nbytes"]), "ranks": size, "ms": rows[size]["ms"], "mib": rows[size]["mib"]}
 
 
+def planned_on_hosts(run: Run) -> Figures:
+    """The most time and memory of a plan on the most ranks, each collective's as it is chosen."""
+    chosen = [row for row in run.rows if not row["algorithm"]]
+    size = max(row["size"] for row in chosen)
+    found = [row for row in chosen if row["size"] == size]
+    names = [row["collective"] for row in found]
+    return {
+        "size": size_text(found[0]["nbytes"]),
+        "ranks": size,
+        "hosts": int(found[0]["topology"].removeprefix("hosts=")),
+        "collectives": f"{', '.join(names[:-1])} or {names[-1]}",
+        "ms": max(row["ms"] for row in found),
+        "mib": max(row["mib"] for row in found),
+    }
+
+
 def compared(run: Run) -> Figures:
     """Comparisons with NumPy; None for a file that has several machines."""
     if run.group != SHARED:

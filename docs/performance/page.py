@@ -28,6 +28,7 @@ TABLES: dict[str, tuple[str, Callable[[Run], str]]] = {
     "on-hosts": ("On several hosts", hosts.table),
     "at-scale": ("On very many hosts", scale.table),
     "planning": ("Plans", campaigns.planning),
+    "planning-on-hosts": ("Plans on hosts", campaigns.planning),
     "all-algorithms-direct": ("Validation by messages", lambda _: ""),
     "all-algorithms-staged": ("Validation through host memory", lambda _: ""),
     "gpu-tests": ("Comparisons with NumPy", lambda _: ""),

@@ -6,12 +6,14 @@ sent cell 0 to rank 1 sends cells 0, 1 and 2 to rank 6.  Lists may be empty; wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import accumulate, chain, pairwise, zip_longest
 
 from mpicoll.schedule.ir import Copy, Local, Message, Recv, Reduce, Ref, Schedule, Scratch, Send, Step, joined, step
 
+#: cells of each block; of one reference each cell is a block's
+Cells = Ref | Sequence[Ref]
 #: returns the outer cells of inner ones
 Moved = Callable[[Ref], Ref]
 
@@ -29,8 +31,33 @@ class Region:
 
     ranks: Sequence[int]
     blocks: Sequence[Sequence[int]]
-    inputs: Sequence[Ref]
-    outputs: Sequence[Ref]
+    inputs: Cells
+    outputs: Cells
+
+    @staticmethod
+    def of(ranks: Sequence[int], blocks: Sequence[Sequence[int]], source: Ref, target: Ref) -> Region:
+        """Return the region of blocks whose cells follow each other.
+
+        Args:
+            ranks: see above.
+            blocks: see above.
+            source: cells of all blocks of the input; none where none are read.
+            target: the same of the output.
+        """
+        return Region(ranks, blocks, _in_blocks(source, blocks), _in_blocks(target, blocks))
+
+
+def _in_blocks(cells: Ref, blocks: Sequence[Sequence[int]]) -> Cells:
+    """Return the cells of each block, in one reference where each has one: there may be thousands."""
+    if not cells.cells:
+        return [cells] * len(blocks)
+    if _is_one_each(blocks):
+        return cells
+    return [cells[a:b] for a, b in pairwise(accumulate(map(len, blocks), initial=0))]
+
+
+def _is_one_each(blocks: Iterable[Sequence[int]]) -> bool:
+    return all(len(ids) == 1 for ids in blocks)
 
 
 def embed(inner: Schedule, region: Region, tmp: Scratch) -> list[Step]:
@@ -41,14 +68,20 @@ def embed(inner: Schedule, region: Region, tmp: Scratch) -> list[Step]:
         region: where it is.
         tmp: gives scratch of the outer schedule.
     """
-    none = Ref("scratch", ())
-    scratch = [tmp.take(ids) if (ids := region.blocks[block]) else none for block in inner.scratch]
-    cells = {"input": region.inputs, "output": region.outputs, "scratch": scratch}
+    scratch = _in_blocks(*_taken([region.blocks[block] for block in inner.scratch], tmp))
+    cells: dict[str, Cells] = {"input": region.inputs, "output": region.outputs, "scratch": scratch}
 
     def moved(ref: Ref) -> Ref:
-        return joined(cells[ref.buffer][cell] for cell in ref.cells)
+        held = cells[ref.buffer]
+        return held.at(ref.cells) if isinstance(held, Ref) else joined([held[cell] for cell in ref.cells])
 
     return [step(_messages(one, region.ranks, moved), _work(one, moved)) for one in inner.steps]
+
+
+def _taken(blocks: list[Sequence[int]], tmp: Scratch) -> tuple[Ref, list[Sequence[int]]]:
+    """Return scratch of an outer schedule for the blocks of an inner one's, and these."""
+    ids = list(chain.from_iterable(blocks))
+    return tmp.take(ids) if ids else Ref("scratch", ()), blocks
 
 
 def _messages(one: Step, ranks: Sequence[int], moved: Moved) -> list[Message]:

@@ -10,9 +10,10 @@ when a schedule runs.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,12 @@ class Ref:
     def __getitem__(self, which: int | slice) -> Ref:
         got = self.cells[which]
         return _one(self.buffer, got) if isinstance(got, int) else Ref(self.buffer, got)
+
+    def at(self, places: Sequence[int]) -> Ref:
+        """Return a reference to the cells at some places, in their order."""
+        if isinstance(places, range):
+            return Ref(self.buffer, self.cells[places.start : places.stop])
+        return Ref(self.buffer, tuple([self.cells[place] for place in places]))
 
     def __add__(self, other: Ref) -> Ref:
         if other.buffer != self.buffer:
@@ -69,7 +76,7 @@ def out(ids: int | Iterable[int]) -> Ref:
 def joined(parts: Iterable[Ref]) -> Ref:
     """Return a reference to the cells of several in one buffer, one after the other; empty ones may be of any."""
     some = [part for part in parts if part.cells]
-    return Ref(some[0].buffer if some else "scratch", tuple(cell for part in some for cell in part.cells))
+    return Ref(some[0].buffer if some else "scratch", tuple(chain.from_iterable([part.cells for part in some])))
 
 
 class Scratch:

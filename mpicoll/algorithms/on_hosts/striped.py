@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from mpicoll.algorithms.on_hosts.hierarchy import between, inside, on_hosts
 from mpicoll.algorithms.on_hosts.stage import NOTHING, Stage
 from mpicoll.schedule.embed import Region, beside
@@ -46,9 +48,11 @@ def striped_reduce_scatter(stage: Stage) -> Schedule:
     """
     lists, rails = [stage.columns(one) for one in stage.local], []
     mine, held = lists[stage.local.index(stage.rank)], stage.reduced_inside(lists)
+    place = {block: number for number, block in enumerate(mine)}
     for ranks, blocks in stage.rails():
-        sources = [held[mine.index(one[0]) :][:1] if one else NOTHING for one in blocks]
-        rails.append(stage.phase("reduce_scatter", Region(ranks, blocks, sources, list(map(out, blocks)))))
+        ids = list(chain.from_iterable(blocks))
+        region = Region.of(ranks, blocks, held.at([place[block] for block in ids]), out(ids))
+        rails.append(stage.phase("reduce_scatter", region))
     with stage.outside():
         stage.steps += beside(*rails)
     return stage.done(stage.size)
@@ -69,8 +73,8 @@ def striped_allgather(stage: Stage) -> Schedule:
     rank, rails = stage.rank, []
     stage.steps.append(step(Copy(out([rank]), inp([rank]))))
     for ranks, blocks in stage.rails():
-        cells = list(map(out, blocks))
-        rails.append(stage.phase("allgather", Region(ranks, blocks, cells, cells)))
+        cells = out(list(chain.from_iterable(blocks)))
+        rails.append(stage.phase("allgather", Region.of(ranks, blocks, cells, cells)))
     with stage.outside():
         stage.steps += beside(*rails)
     stage.gather_inside([stage.columns(one) for one in stage.local])
