@@ -67,7 +67,8 @@ def _name(value: Any) -> str | None:
 def _topology(value: Any) -> str:
     text = _text(value).replace(" ", "").lower()
     group = r"\d+(-\d+)?(\+\d+(-\d+)?)*"
-    if not re.fullmatch(rf"auto|flat|hosts=[1-9]\d*|{group}(,{group})*", text):
+    listed = rf"{group}(,{group})*"
+    if not re.fullmatch(rf"auto|flat|(hosts=[1-9]\d*|{listed})(/([1-9]\d*|{listed}))*", text):
         raise ValueError
     return text
 
@@ -128,5 +129,8 @@ STANDIN = Kind(
     "`yes`, `no`, `report`, or a file's name that ends in `.json`",
     lambda value: value if isinstance(value, str) and value.endswith(".json") else _REPORT(value),
 )
-TOPOLOGY = Kind("`auto`, `flat`, `hosts=` and a number, or ranks of each host such as 0-3,4-7 or 0+2,1+3", _topology)
+TOPOLOGY = Kind(
+    "`auto`, `flat`, `hosts=` and a number, or ranks of each host such as 0-3,4-7 or 0+2,1+3; behind a / racks",
+    _topology,
+)
 PATH = Kind("the name of a path, or `auto`", lambda value: None if value is None else _name(value))

@@ -116,8 +116,13 @@ class Algorithm:
         """
         return self
 
-    def levels(self, size: int, topology: Topology) -> Iterator[tuple[Algorithm, int]]:
-        """Yield each inner algorithm with each number of ranks on which it runs."""
+    @property
+    def nested(self) -> bool:
+        """An inner algorithm is one for several hosts itself."""
+        return False
+
+    def levels(self, size: int, topology: Topology) -> Iterator[tuple[Algorithm, int, Topology]]:
+        """Yield each inner algorithm with each number of ranks on which it runs, and where these are."""
         yield from ()
 
     def vector_blocks(self, size: int) -> int:
@@ -220,8 +225,8 @@ class Algorithm:
 
     def _inner_refusal(self, size: int, topology: Topology) -> str | None:
         """Return the reason why an inner algorithm cannot serve on the very hosts, None if all can."""
-        for inner, ranks in self.levels(size, topology):
-            if why := inner.refuses(ranks):
+        for inner, ranks, hosts in self.levels(size, topology):
+            if why := inner.refuses(ranks, topology=hosts):
                 return f"is made of {inner.collective} {inner.name!r} on {ranks} ranks, which {why}"
         return None
 

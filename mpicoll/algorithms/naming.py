@@ -3,6 +3,7 @@
     ring                                             an algorithm
     striped(allgather=ring)                          a hierarchy whose inner allgather is a ring
     hierarchical(reduce=binomial,allreduce=linear)   the hierarchy that has inner collectives of these names
+    striped(allreduce=striped(allreduce=ring))       a hierarchy of ranks, hosts and racks of hosts
 
 Rules, calls and commands read segments and a path behind it (`mpicoll.dispatch.rules`).
 """
@@ -18,8 +19,20 @@ HIERARCHICAL = "hierarchical"
 HIERARCHIES = ("striped", "leader", "chained")
 
 WORD = r"[a-z][a-z0-9_]*"
+#: hierarchies in hierarchies at most
+DEEPEST = 3
+
+
+def _form(depth: int) -> str:
+    """Return the form of a name with hierarchies in hierarchies up to a depth."""
+    if not depth:
+        return WORD
+    chosen = rf"{WORD}={_form(depth - 1)}"
+    return rf"{WORD}(?:\({chosen}(?:,{chosen})*\))?"
+
+
 #: form of a name, without spaces
-FORM = rf"{WORD}(?:\({WORD}={WORD}(?:,{WORD}={WORD})*\))?"
+FORM = _form(DEEPEST)
 
 
 def written(name: str, inner: dict[str, str]) -> str:
@@ -35,8 +48,8 @@ def parsed(text: str) -> tuple[str, dict[str, str]]:
     """
     if not re.fullmatch(FORM, text):
         raise ValueError(f"{text!r} is not of the form algorithm or algorithm(collective=algorithm,...)")
-    name, _, rest = text.removesuffix(")").partition("(")
-    fields = [part.split("=") for part in rest.split(",")] if rest else []
+    name, _, rest = text.partition("(")
+    fields = [part.split("=", 1) for part in listed(rest.removesuffix(")"))] if rest else []
     twice = [what for what, count in Counter(what for what, _ in fields).items() if count > 1]
     if twice:
         raise ValueError(f"{text!r} names its inner {twice[0]} twice")
@@ -45,4 +58,11 @@ def parsed(text: str) -> tuple[str, dict[str, str]]:
 
 def listed(text: str) -> list[str]:
     """Return the items of a list with commas between them; those inside parentheses belong to an item."""
-    return [part.strip() for part in re.split(r",(?![^(]*\))", text)]
+    depth, items = 0, [""]
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth <= 0:
+            items.append("")
+        else:
+            items[-1] += character
+    return [item.strip() for item in items]

@@ -170,8 +170,9 @@ def doubt(card: Algorithm, size: int, root: int, topology: Topology = FLAT) -> t
     if not card.verified:
         return None
     if size > MOST_PROVEN if card.by_hosts else not card.provable or size in SIZES_AT_REGISTRATION:
-        return next(filter(None, (doubt(inner, ranks, 0) for inner, ranks in card.levels(size, topology))), None)
-    users = any(inner.provable for inner, _ in card.levels(size, topology))
+        inner = (doubt(one, ranks, 0, hosts) for one, ranks, hosts in card.levels(size, topology))
+        return next(filter(None, inner), None)
+    users = any(inner.provable for inner, _, _ in card.levels(size, topology))
     if card.by_hosts and size > max(SIZES_AT_REGISTRATION) and not users:
         root = 0  # that of many takes time for each
     try:

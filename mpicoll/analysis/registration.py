@@ -9,7 +9,7 @@ from mpicoll.algorithms.card import MOST_PROVEN, SIZES_AT_REGISTRATION, Algorith
 from mpicoll.algorithms.registry import Function
 from mpicoll.analysis.proof import check_card, check_waste, prove
 from mpicoll.schedule.collectives import collective
-from mpicoll.schedule.topology import FLAT, Topology, tried
+from mpicoll.schedule.topology import FLAT, Topology, tried, tried_in_racks
 
 #: where it accepts none of the small sizes, so many of the smallest that it accepts are proven
 SIZES_INSTEAD = 3
@@ -113,7 +113,7 @@ def _cases_at_registration(card: Algorithm) -> Iterator[ProvenCase]:
 def verify_algorithm(card: Algorithm, sizes: Iterable[int], roots: Callable[[int], Iterable[int]] = range) -> int:
     """Verify an algorithm for all sizes that it accepts and all roots given for a size.
 
-    One for several hosts is verified on several topologies of each size.
+    One for several hosts is verified on several topologies of each size, one of more levels on such with racks.
 
     Returns:
         The number of cases proven.
@@ -122,7 +122,7 @@ def verify_algorithm(card: Algorithm, sizes: Iterable[int], roots: Callable[[int
         ScheduleError: naming collective, algorithm, size and root.
         ValueError: the card declares something that makes no sense.
     """
-    where = ((n, hosts) for n in sizes for hosts in ((FLAT, *tried(n)) if card.by_hosts else (FLAT,)))
+    where = ((n, hosts) for n in sizes for hosts in _topologies(card, n))
     cases = (
         (n, root, not card.by_hosts or n <= PLANNED, hosts)
         for n, hosts in where
@@ -130,6 +130,15 @@ def verify_algorithm(card: Algorithm, sizes: Iterable[int], roots: Callable[[int
         for root in (roots(n) if card.row.rooted else (0,))
     )
     return _prove(card, cases)
+
+
+def _topologies(card: Algorithm, size: int) -> Iterator[Topology]:
+    """Yield the topologies of some number of ranks on which an algorithm is proven."""
+    yield FLAT
+    if card.by_hosts:
+        yield from tried(size)
+    if card.nested:
+        yield from tried_in_racks(size)
 
 
 def _prove(card: Algorithm, cases: Iterable[ProvenCase]) -> int:

@@ -32,7 +32,7 @@ from mpicoll.pictures.units import size_text, time_text
 from mpicoll.ranges import MOST, whole_numbers
 from mpicoll.schedule.collectives import Collective, collective
 from mpicoll.schedule.ir import Schedule
-from mpicoll.schedule.topology import Topology, host_of_ranks
+from mpicoll.schedule.topology import FLAT, laid_out
 from mpicoll.settings import parse_bytes
 
 NAME, HELP = "show", "a collective before and after, or an algorithm step by step"
@@ -46,7 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("algorithm", nargs="?", help="and segments, such as ring or ring/4")
     parser.add_argument("--ranks", "--size", type=int, default=4, help="how many (4)")
     parser.add_argument("--root", type=int, default=0, help="of collectives that have one (0)")
-    parser.add_argument("--hosts", default="", help="how many, or the ranks of each: 2 or 0-3,4-7")
+    parser.add_argument("--hosts", default="", help="how many, or the ranks of each: 2 or 0-3,4-7; in racks: 4/2")
     parser.add_argument("--rank", default="", help="only these ranks: 2 or 0-3,6")
     parser.add_argument("--round", default="", help="only these rounds: 3 or 0-2")
     parser.add_argument("--brief", action="store_true", help="a line for each round")
@@ -83,11 +83,10 @@ def _check(chosen: argparse.Namespace) -> None:
 
 def _show_algorithm(row: Collective, chosen: argparse.Namespace) -> None:
     given = parse_choice(chosen.algorithm)
-    segments, hosts = given.segments or 1, host_of_ranks(chosen.hosts, chosen.ranks) if chosen.hosts else ()
-    topology = Topology.of(hosts)
+    segments, topology = given.segments or 1, laid_out(chosen.hosts, chosen.ranks) if chosen.hosts else FLAT
     card = registry.require(row.name, given.algorithm, chosen.ranks, topology=topology)
     schedules = card.schedules(chosen.ranks, chosen.root, topology)
-    made = film(row, schedules, root=chosen.root, segments=segments, hosts=hosts)
+    made = film(row, schedules, root=chosen.root, segments=segments, hosts=topology.host_of)
     width = chosen.width or (shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH)
     print(_wrapped(describe(card), width))
     if card.cost:

@@ -23,7 +23,6 @@ from mpicoll.dispatch.rules import parse_choice
 from mpicoll.pictures.gantt import gantt
 from mpicoll.pictures.units import size_text, time_text
 from mpicoll.ranges import message_sizes, whole_numbers
-from mpicoll.schedule.topology import Topology
 from mpicoll.simulate.calls import simulate_call, simulate_messages
 from mpicoll.simulate.machine import Machine, machines
 from mpicoll.simulate.path import between_hosts, busiest, shares
@@ -103,8 +102,7 @@ def _choice(text: str) -> tuple[str, int]:
 
 def _card(chosen: argparse.Namespace, algorithm: str, ranks: int, where: Machine) -> Algorithm | None:
     if chosen.algorithm != "all":
-        topology = Topology.of(where.of_ranks(ranks).host)
-        return registry.require(chosen.collective, algorithm, ranks, topology=topology)
+        return registry.require(chosen.collective, algorithm, ranks, topology=where.of_ranks(ranks).topology)
     card = registry.get(chosen.collective, algorithm)
     return None if card.refuses(ranks) else card
 

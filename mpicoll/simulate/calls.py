@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from mpicoll.algorithms.card import Algorithm
 from mpicoll.schedule.planner import compile_program
-from mpicoll.schedule.topology import Topology
 from mpicoll.simulate.actions import Sizes, of_messages, of_program, of_schedule
 from mpicoll.simulate.engine import simulate
 from mpicoll.simulate.machine import Machine
@@ -35,7 +34,7 @@ def simulate_call(
     block = nbytes / card.vector_blocks(ranks) / segments
     sizes = Sizes(0.0) if card.row.idempotent else Sizes(block, machine.gamma, machine.launch)
     with _without_collector():
-        schedules = card.schedules(ranks, root, Topology.of(network.host))
+        schedules = card.schedules(ranks, root, network.topology)
         if segments == 1:
             actions = [of_schedule(s, sizes) for s in schedules]
         else:

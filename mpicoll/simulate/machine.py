@@ -101,7 +101,8 @@ def machines() -> dict[str, Machine]:
 
 
 #: parameters that are above 0, and those that are whole numbers, too
-ABOVE_0 = ("bandwidth", "net_bandwidth", "rank_bandwidth", "other_bandwidth", "per_host", "per_leaf", "ports", "nics")
+RATES = tuple(f"{what}bandwidth" for what in ("", "net_", "rank_", "rack_", "other_"))
+ABOVE_0 = (*RATES, "per_host", "per_leaf", "ports", "nics")
 WHOLE = ("per_host", "per_leaf", "ports", "nics", "uplinks")
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mpicoll.schedule.topology import host_of_ranks
+from mpicoll.schedule.topology import Topology, laid_out
 
 #: latency in seconds, and the numbers of the links that a message takes
 Route = tuple[float, tuple[int, ...]]
@@ -33,12 +33,19 @@ class Network:
         route: (source, target) -> latency in seconds and links; the first is the source's port, the last the target's.
         host: of each rank.
         most: bytes per second of one message at most.
+        racks: of the hosts; None for one.
     """
 
     links: Sequence[Link]
     route: Callable[[int, int], Route]
     host: Sequence[int] = field(default=())
     most: float = math.inf
+    racks: Topology | None = None
+
+    @property
+    def topology(self) -> Topology:
+        """Which ranks are on one host, and which hosts in one rack."""
+        return Topology.of(self.host, self.racks)
 
 
 def switch(ranks: int, *, alpha: float, bandwidth: float, ports: int = 1) -> Network:
@@ -111,31 +118,38 @@ def placed(
     net_alpha: float,
     net_bandwidth: float,
     rank_bandwidth: float = math.inf,
+    rack_bandwidth: float = math.inf,
 ) -> Network:
-    """Return hosts with any ranks, each a switch with one card.
+    """Return hosts with any ranks, each a switch with one card; in racks, each with one link to the others.
 
     Args:
         ranks: number of ranks.
-        layout: number of hosts, or the ranks of each, as "2" or "0-3,4-7" or "0+2,1+3".
+        layout: number of hosts, or the ranks of each, as "2" or "0-3,4-7" or "0+2,1+3"; racks behind a "/".
         alpha: seconds of a message inside a host, without its bytes.
         bandwidth: bytes per second of a rank's port inside a host.
         net_alpha: seconds of a message between hosts, without its bytes.
         net_bandwidth: bytes per second of a host's card, each way.
         rank_bandwidth: bytes per second that one rank can send between hosts, or receive.
+        rack_bandwidth: bytes per second of a rack's link, each way.
     """
-    host = host_of_ranks(layout, ranks)
+    topology = laid_out(layout, ranks)
     links = _ports(ranks, bandwidth)
-    cards = len(links)
-    links += [Link(f"host {h} {way}", net_bandwidth) for h in range(max(host) + 1) for way in ("out", "in")]
     own = len(links)
     links += [Link(f"{rank} far {way}", rank_bandwidth) for rank in range(ranks) for way in ("out", "in")]
+    levels: list[tuple[int, Sequence[int]]] = []  # first link, and whose links each rank's messages take
+    for number, groups in enumerate(topology.levels):
+        what, speed = ("rack", rack_bandwidth) if number else ("host", net_bandwidth)
+        levels.append((len(links), groups))
+        links += [Link(f"{what} {group} {way}", speed) for group in range(max(groups) + 1) for way in ("out", "in")]
 
     def route(a: int, b: int) -> Route:
-        if host[a] == host[b]:
+        crossed = [(first + 2 * of[a], first + 2 * of[b] + 1) for first, of in levels if of[a] != of[b]]
+        if not crossed:
             return alpha, (2 * a, 2 * b + 1)
-        return net_alpha, (2 * a, own + 2 * a, cards + 2 * host[a], cards + 2 * host[b] + 1, own + 2 * b + 1, 2 * b + 1)
+        out, in_ = zip(*crossed, strict=True)
+        return net_alpha, (2 * a, own + 2 * a, *out, *reversed(in_), own + 2 * b + 1, 2 * b + 1)
 
-    return Network(links, route, host)
+    return Network(links, route, topology.host_of or (0,) * ranks, racks=topology.racks)
 
 
 def fat_tree(

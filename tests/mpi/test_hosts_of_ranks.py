@@ -11,7 +11,7 @@ from mpi.calling import check
 from mpi.cases import Case, forms
 from mpicoll.algorithms import registry
 from mpicoll.runtime.context.contexts import context_of
-from mpicoll.schedule.topology import FLAT, Topology
+from mpicoll.schedule.topology import FLAT, Topology, laid_out
 
 pytestmark = pytest.mark.many_ranks
 
@@ -64,6 +64,33 @@ def test_inner_algorithms_that_are_chosen_give_right_results(comm, method, algor
     for form, count, segments in itertools.product(forms(method), (0, 5, 700), (1, 4)):
         pattern = "uneven" if method.endswith("v") else ""
         check(comm, Case(method, f"{algorithm}/{segments}", count, pattern, root=SIZE - 1, form=form))
+
+
+IN_RACKS = [
+    ("Allreduce", "striped(allreduce=striped)"),
+    ("Allreduce", "leader(allreduce=striped(allreduce=ring))"),
+    ("Bcast", "striped(bcast=chained)"),
+    ("Reduce", "striped(reduce=leader)"),
+    ("Allgatherv", "striped(allgather=striped)"),
+    ("Reduce_scatter", "striped(reduce_scatter=striped)"),
+    ("Gather", "leader(gather=leader)"),
+    ("Scatter", "leader(scatter=leader)"),
+]
+
+
+@pytest.mark.parametrize(("method", "algorithm"), IN_RACKS)
+def test_hosts_in_racks_give_right_results(method, algorithm):
+    """Three levels: ranks, hosts and racks; on parts of a communicator, too."""
+    with mpicoll.override(topology="hosts=4/2"):
+        comm = mpicoll.Communicator(MPI.COMM_WORLD.Dup())
+        part = comm.Split(0, -RANK)
+        for one, form, count, segments in itertools.product((comm, part), forms(method), (0, 5, 700), (1, 4)):
+            pattern = "uneven" if method.endswith("v") else ""
+            check(one, Case(method, f"{algorithm}/{segments}", count, pattern, root=SIZE - 1, form=form))
+        assert context_of(comm).topology == laid_out("4/2", SIZE)
+        assert context_of(part).topology == laid_out("4/2", SIZE).part(range(SIZE)[::-1])
+        part.Free()
+        comm.Free()
 
 
 def test_a_plan_names_the_inner_algorithms(comm):

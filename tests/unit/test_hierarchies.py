@@ -88,7 +88,7 @@ def test_hierarchical_is_the_one_that_has_the_named_collectives(collective, name
         ("ring(gather=ring)", "'ring' has no inner gather to choose; ring has none"),
         ("rings(gather=ring)", "no algorithm 'rings'; known: binomial"),
         ("striped(allgather=rings)", "allgather: no algorithm 'rings'; known: binomial"),
-        ("striped(allgather=striped)", "inner allgather 'striped' is itself one for several hosts"),
+        ("striped(allgather=striped)", "inner allgather 'striped' is one for several hosts, and that runs inside each"),
         ("striped(allgather=ring,allgather=ring)", "names its inner allgather twice"),
     ],
 )

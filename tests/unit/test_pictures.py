@@ -10,7 +10,7 @@ from mpicoll.pictures.links import link_chart
 from mpicoll.pictures.text import View, brief, draw, draw_before_and_after, fitted_cells, legend
 from mpicoll.ranges import whole_numbers
 from mpicoll.schedule.collectives import COLLECTIVES
-from mpicoll.schedule.topology import host_of_ranks
+from mpicoll.schedule.topology import laid_out
 
 
 def made(collective, algorithm, size, root=0, segments=1, hosts=()):
@@ -103,10 +103,10 @@ def test_hosts_are_named_at_their_first_rank():
 
 def test_numbers_of_the_command_line():
     assert whole_numbers("1-3,8") == (1, 2, 3, 8)
-    assert host_of_ranks("2", 5) == (0, 0, 1, 1, 1)
-    assert host_of_ranks("0-2,3-4", 5) == (0, 0, 0, 1, 1)
+    assert laid_out("2", 5).host_of == (0, 0, 1, 1, 1)
+    assert laid_out("0-2,3-4", 5).host_of == (0, 0, 0, 1, 1)
     for wrong in ("a", "1-", "-1", ""):
         with pytest.raises(ValueError, match="no number"):
             whole_numbers(wrong)
     with pytest.raises(ValueError, match="each of the ranks"):
-        host_of_ranks("0-2,2-4", 5)
+        laid_out("0-2,2-4", 5)

@@ -13,7 +13,7 @@ from mpicoll.dispatch.select import candidates
 from mpicoll.dispatch.tuning import here
 from mpicoll.schedule import COLLECTIVES
 from mpicoll.schedule.ir import Recv
-from mpicoll.schedule.topology import FLAT, Topology, forced, host_of_ranks
+from mpicoll.schedule.topology import FLAT, Topology, forced, laid_out
 
 BLOCK, CYCLIC = "0-3,4-7", "0+2+4+6,1+3+5+7"
 
@@ -38,7 +38,7 @@ def test_the_setting_says_which_ranks_are_on_one_host(text, size, expected):
 @pytest.mark.parametrize(("text", "size"), [("0-2,4-7", 8), ("0-4,4-7", 8), ("0-3", 8)])
 def test_each_rank_is_on_one_host(text, size):
     with pytest.raises(ValueError, match="each of the ranks 0 to 7 is on one host"):
-        host_of_ranks(text, size)
+        laid_out(text, size)
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=9))

@@ -1,7 +1,8 @@
 """Hierarchies: algorithms for several hosts, made of other algorithms inside hosts and between them.
 
 Each has inner algorithms of its own, and a caller may choose others: `striped(allgather=ring)` is a card like any, with
-its own cost, schedules and proof.  A user's own algorithm may be one of them.
+its own cost, schedules and proof.  A user's own algorithm may be one of them.  A hierarchy between hosts is one of
+racks: `striped(allgather=striped)` has three levels.
 """
 
 from __future__ import annotations
@@ -90,23 +91,24 @@ class Hierarchy(Algorithm):
             inner: inner collective -> name of its algorithm.
 
         Raises:
-            ValueError: there is no such algorithm, or it is one for several hosts itself.
+            ValueError: there is no such algorithm, or it is one for several hosts where all ranks are on one.
         """
         if not inner:
             return self
         chosen = {what: inner[what] for what in self.inner_collectives if what in inner}
-        nested = next((what for what, name in chosen.items() if registry.get(what, name).by_hosts), None)
-        if nested:
-            raise ValueError(f"{self.collective}: inner {nested} {chosen[nested]!r} is itself one for several hosts")
-        changed = [
-            replace(one, algorithm=chosen[one.collective], of_more="") if one.collective in chosen else one
-            for one in self.inner
-        ]
+        far = {one.collective for one in self.inner if one.between}
+        nested = {what for what, name in chosen.items() if registry.get(what, name).by_hosts}
+        if nested - far:
+            what = f"inner {min(nested - far)} {chosen[min(nested - far)]!r}"
+            raise ValueError(f"{self.collective}: {what} is one for several hosts, and that runs inside each")
+        near = {what: name for what, name in chosen.items() if what not in nested}
+        levels = ((one, (chosen if one.between else near).get(one.collective)) for one in self.inner)
+        changed = [replace(one, algorithm=name, of_more="") if name else one for one, name in levels]
         cards = [registry.get(what, name) for what, name in chosen.items()]
         return replace(
             self,
             name=written(self.name, chosen),
-            cost=self._cost_with(chosen),
+            cost=self._cost_with(near),
             ordered=self.ordered and all(card.ordered or not card.row.reducing for card in cards),
             blocks="p" if any(card.row.free and card.blocks != "1" for card in cards) else self.blocks,
             scratch="",  # counted on the very hosts
@@ -115,7 +117,7 @@ class Hierarchy(Algorithm):
         )
 
     def _cost_with(self, chosen: Mapping[str, str]) -> str:
-        """Return its cost with other inner algorithms; what is sent between hosts is counted, and no part of it."""
+        """Return its cost with other algorithms inside hosts; what is sent between them is counted apart."""
         cost = self.cost
         for one in self.inner:
             if one.between or one.collective not in chosen:
@@ -127,13 +129,21 @@ class Hierarchy(Algorithm):
                 cost += f" + ({new}) - ({registry.get(one.collective, one.algorithm).cost})"
         return cost
 
-    def levels(self, size: int, topology: Topology) -> Iterator[tuple[Algorithm, int]]:
-        """Yield each inner algorithm with each number of ranks on which it runs."""
+    @property
+    def nested(self) -> bool:
+        """An inner algorithm is one for several hosts itself."""
+        return any(registry.get(one.collective, one.algorithm).by_hosts for one in self.inner)
+
+    def levels(self, size: int, topology: Topology) -> Iterator[tuple[Algorithm, int, Topology]]:
+        """Yield each inner algorithm with each number of ranks on which it runs, and where these are."""
         hosts = self.seen(topology)
         counts = {len(group) for group in hosts.groups} or {size}
         for one in self.inner:
             card = registry.get(one.collective, one.on(hosts.hosts))
-            yield from ((card, ranks) for ranks in ((hosts.hosts,) if one.between else sorted(counts)))
+            if one.between:
+                yield card, hosts.hosts, hosts.racks or FLAT
+            else:
+                yield from ((card, ranks, FLAT) for ranks in sorted(counts))
 
     def needs_of_size(self) -> list[str]:
         """Return its needs of the number of ranks in words."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from mpicoll.algorithms import registry
 from mpicoll.algorithms.card import Algorithm
 from mpicoll.schedule.embed import Region, beside, embed
 from mpicoll.schedule.ir import Ref, Schedule, Scratch, Step, inp, out
-from mpicoll.schedule.topology import Topology
+from mpicoll.schedule.topology import FLAT, Topology
 
 #: inner algorithms by collective and level
 Chosen = Mapping[tuple[str, bool], str]
@@ -35,6 +35,7 @@ class Stage:
         local: those of this rank's host.
         host_of: number of each rank's host.
         even: all hosts have equally many ranks.
+        racks: topology of the hosts.
         tmp: gives scratch.
         steps: so far.
         apart: first step of what hosts exchange, and the step behind it.
@@ -48,6 +49,7 @@ class Stage:
         self.host_of = topology.host_of or (0,) * size
         self.local = self.groups[self.host_of[rank]]
         self.even = len(set(map(len, self.groups))) == 1
+        self.racks = topology.racks or FLAT
         self.size = size
 
     def owner(self, group: Sequence[int], cell: int) -> int:
@@ -69,9 +71,13 @@ class Stage:
         parts = [range(a, b) for a, b in pairwise(sorted(edges))]
         return [(tuple(self.owner(group, cells[0]) for group in self.groups), cells) for cells in parts]
 
+    def is_between(self, ranks: Sequence[int]) -> bool:
+        """Tell whether ranks with this one are those of several hosts, of each one."""
+        return any(self.host_of[one] != self.host_of[self.rank] for one in ranks)
+
     def card(self, collective: str, ranks: Sequence[int]) -> Algorithm:
         """Return the inner algorithm of a collective on some ranks, of this host or of several."""
-        between = any(self.host_of[one] != self.host_of[self.rank] for one in ranks)
+        between = self.is_between(ranks)
         name = self.inner.get((collective, between)) or self.inner[collective, not between]
         return registry.get(collective, name)
 
@@ -84,7 +90,8 @@ class Stage:
             root: the root among its ranks.
         """
         own, many = region.ranks.index(self.rank), len(region.ranks)
-        return embed(self.card(collective, region.ranks).schedule(own, many, root), region, self.tmp)
+        hosts = self.racks if self.is_between(region.ranks) else FLAT
+        return embed(self.card(collective, region.ranks).schedule(own, many, root, hosts), region, self.tmp)
 
     def cut(self, collective: str, ranks: Sequence[int], cells: Sequence[int], source: Ref, target: Ref) -> Region:
         """Return the region of a collective on some ranks, whose vector is cut as its algorithm wants.
@@ -97,8 +104,7 @@ class Stage:
             target: those that are written.
         """
         parts = _in_parts(cells, self.card(collective, ranks).vector_blocks(len(ranks)))
-        ends = list(pairwise(accumulate(map(len, parts), initial=0)))
-        return Region(ranks, parts, [source[a:b] for a, b in ends], [target[a:b] for a, b in ends])
+        return Region.of(ranks, parts, source, target)
 
     def whole(self, collective: str, ranks: list[int], source: Ref, target: Ref, root: int = 0) -> None:
         """Add the steps of a collective of whole vectors; arguments as in `cut`, `root` is one of the ranks."""

@@ -19,7 +19,7 @@ from mpicoll.dispatch.machine_facts import MachineFacts, of_ranks
 from mpicoll.dispatch.tuning import Text, Tuning, asked_for, in_force
 from mpicoll.errors import MismatchError, StalledError
 from mpicoll.runtime.context.call_cache import CallCache
-from mpicoll.runtime.context.first_call import agreed_settings, compare, own_facts
+from mpicoll.runtime.context.first_call import agreed_settings, compare, own_facts, topology_of
 from mpicoll.runtime.context.introductions import introduced
 from mpicoll.runtime.context.slot import Slot
 from mpicoll.runtime.mpi import cuda_aware
@@ -114,7 +114,7 @@ class Context(Traffic):
         try:
             compare([one.settings for one in facts])
             self.machine, self.tables = of_ranks((one.place, one.machine) for one in facts), facts[0].tables
-            self.topology = Topology.of([one.place for one in facts])
+            self.topology = topology_of(self.comm, [one.place for one in facts])
             self.tuning()
         except (MismatchError, ValueError) as error:  # settings differ, or a tuning table has a mistake
             self.refused = error

@@ -15,7 +15,7 @@ from mpicoll.errors import MismatchError
 from mpicoll.runtime.mpi import cuda_aware
 from mpicoll.runtime.mpi.host import this_host
 from mpicoll.runtime.mpi.roll_call import Address
-from mpicoll.schedule.topology import AUTO, forced
+from mpicoll.schedule.topology import AUTO, Topology, forced
 from mpicoll.settings import settings
 
 #: settings on which ranks must agree, since a choice or a tag depends on them
@@ -92,6 +92,24 @@ def _place() -> str:
     world = MPI.COMM_WORLD
     hosts = forced(settings.topology, world.size).host_of
     return str(hosts[world.rank]) if hosts else ""
+
+
+def topology_of(comm: MPI.Intracomm, places: list[str]) -> Topology:
+    """Return the topology of a communicator.
+
+    Args:
+        comm: the communicator.
+        places: what tells each rank's host from others; only the setting tells of racks, by ranks of the world.
+    """
+    if "/" not in settings.topology:
+        return Topology.of(places)
+    world, group = MPI.COMM_WORLD.Get_group(), comm.Get_group()
+    ranks = MPI.Group.Translate_ranks(group, list(range(comm.size)), world)
+    group.Free()
+    world.Free()
+    if MPI.UNDEFINED in ranks:  # of another world
+        return Topology.of(places)
+    return forced(settings.topology, MPI.COMM_WORLD.size).part(ranks)
 
 
 def compare(all_settings: list[dict[str, Any]]) -> None:
