@@ -24,8 +24,10 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.algorithms import registry
+from mpicoll.algorithms.naming import listed
 from mpicoll.analysis.host_bounds import least_host_bytes
 from mpicoll.bench.output.results import Results
+from mpicoll.dispatch.rules import parse_choice
 from mpicoll.schedule.topology import Topology
 from mpicoll.settings import format_bytes
 
@@ -36,6 +38,7 @@ LEFT = 1.8
 #: seconds until a call that was announced begins
 SOON = 0.06
 AUTO, OWN = "auto", "MPI's own"
+SOFTWARE = f"mpicoll {mpicoll.__version__}, {MPI.Get_library_version().splitlines()[0].strip()}"
 
 
 def sent_and_received():
@@ -45,8 +48,8 @@ def sent_and_received():
     return np.array([sum(int(c[8]) for c in counts), sum(int(c[0]) for c in counts)])
 
 
-def calls_of(op, nbytes, comm, plain):
-    """Return a call by name: the choice, flat algorithms, and MPI's own."""
+def calls_of(op, nbytes, comm, plain, also):
+    """Return a call by name: the choice, MPI's own, flat algorithms, and those that are asked for."""
     p = comm.size
     x, y = (np.ones(nbytes // 4, "f4") for _ in range(2))
     own, counts = np.ones(x.size // p, "f4"), [x.size // p] * p
@@ -61,7 +64,7 @@ def calls_of(op, nbytes, comm, plain):
         return lambda: comm.Bcast(x, **kinds)
 
     flat = [card.name for card in registry.known(op) if card.cost and not card.by_hosts and not card.refuses(p)]
-    return {AUTO: call(comm), OWN: call(plain)} | {name: call(comm, algorithm=name) for name in flat}
+    return {AUTO: call(comm), OWN: call(plain)} | {name: call(comm, algorithm=name) for name in (*flat, *also)}
 
 
 def seconds(call):
@@ -82,13 +85,13 @@ def busiest(call):
     return int(max(WORLD.allgather(max(sent_and_received() - before))))
 
 
-def cell(op, nbytes, comms, gone, repeats):
+def cell(op, nbytes, comms, gone, repeats, also):
     """Return (medians in seconds by name, bytes of the choice)."""
-    calls = {name: call for name, call in calls_of(op, nbytes, *comms).items() if name not in gone}
+    calls = {name: call for name, call in calls_of(op, nbytes, *comms, also).items() if name not in gone}
     for call in calls.values():
         call()
     times = {name: [seconds(call)] for name, call in calls.items()}
-    flat = sorted((name for name in calls if name not in (AUTO, OWN)), key=lambda name: times[name][0])
+    flat = sorted((name for name in calls if name not in (AUTO, OWN, *also)), key=lambda name: times[name][0])
     best = min(times[name][0] for name in calls)
     slow = {name for name in flat[1:] if times[name][0] > LEFT * best}
     for _ in range(repeats - 1):
@@ -104,6 +107,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", default=",".join(OPS))
     parser.add_argument("--bytes", default="8,32768,131072,524288,1048576,4194304")
+    parser.add_argument("--also", default="", help="algorithms for several hosts to time, too: striped/4,chained/8")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--rate", type=float, required=True, help="of a host's link each way, in Mbit/s")
     parser.add_argument("--delay", type=float, required=True, help="from host to host, in ms")
@@ -114,16 +118,16 @@ def main():
     hosts = WORLD.allgather(MPI.Get_processor_name())
     topology = Topology.of(hosts)
     results = Results(options.json if WORLD.rank == 0 else None, Path(sys.argv[0]).name)
-    software = f"mpicoll {mpicoll.__version__}, {MPI.Get_library_version().splitlines()[0].strip()}"
     comm.Barrier()
     tables = [Path(table.name).name for table in comm._get_context().tuning().tables]
-    results.begin(command=shlex.join(sys.argv), ranks=WORLD.size, hosts=hosts, software=software, tables=tables)
+    results.begin(command=shlex.join(sys.argv), ranks=WORLD.size, hosts=hosts, software=SOFTWARE, tables=tables)
     for op in options.ops.split(","):
         gone = set()
         for nbytes in map(int, options.bytes.split(",")):
             nbytes = max(nbytes, 4 * WORLD.size if op != "allreduce" and op != "bcast" else 8)
-            medians, sent = cell(op, nbytes, comms, gone, options.repeats)
-            flat = min((name for name in medians if name not in (AUTO, OWN)), key=medians.get)
+            also = [name for name in listed(options.also) if serves(op, name)]
+            medians, sent = cell(op, nbytes, comms, gone, options.repeats, also)
+            flat = min((name for name in medians if name not in (AUTO, OWN, *also)), key=medians.get)
             floor = least_host_bytes(op, topology, 0, [nbytes / WORLD.size] * WORLD.size)
             bound = floor * 8 / options.rate / 1e6 + options.delay / 1e3
             chosen = str(comm.Get_plan(*plan_of(op, nbytes, comm.size)).choice)
@@ -145,9 +149,18 @@ def main():
                     f"{1e3 * medians[flat]:8.1f}, own {1e3 * medians[OWN]:8.1f}, bound {1e3 * bound:7.1f}; auto/flat "
                     f"{row['auto_over_flat']:5.2f}, own/auto {row['own_over_auto']:5.2f}, auto/bound "
                     f"{row['auto_over_bound']:5.2f}, bytes/least {row['bytes_over_least']:5.2f} | {chosen[:60]}",
+                    *(f"\n{'':24}{name} {1e3 * medians[name]:.1f}" for name in also),
                     flush=True,
                 )
     results.end(verdict="measured")
+
+
+def serves(op, name):
+    """Tell whether there is an algorithm of that name for a collective."""
+    try:
+        return bool(registry.get(op, parse_choice(name).algorithm))
+    except ValueError:
+        return False
 
 
 def plan_of(op, nbytes, p):

@@ -90,6 +90,8 @@ def rows(options, collective, algorithm):
     for size in options.sizes:
         if algorithm and registry.get(collective, algorithm).refuses(size):
             continue
+        if size < 2 * options.per_host:  # one host
+            continue
         case = {"collective": collective, "algorithm": algorithm, "nbytes": options.bytes, "size": size}
         case["topology"] = f"hosts={size // options.per_host}" if options.per_host else "flat"
         found = measured(options, **case)

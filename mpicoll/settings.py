@@ -77,7 +77,7 @@ TABLE: dict[str, Setting] = {
         Setting("scratch_limit", 1 << 28, SOME_BYTES, "most bytes of scratch that one call may use at a time"),
         Setting("cuda_aware", None, YES_NO_AUTO, "`yes` or `no` overrides what was found out about the MPI library"),
         Setting("path", None, PATH, "how device arrays travel: a path that `python -m mpicoll info` lists, or `auto`"),
-        Setting("topology", "auto", TOPOLOGY, "which ranks count as on one host, to try what several would do"),
+        Setting("topology", "auto", TOPOLOGY, "which ranks count as on one host, and hosts as in one rack"),
         Setting("mapped_bytes", 128 << 20, BYTES, "bytes of inboxes on a GPU at most, for path `mapped`; 0: none"),
         Setting("mapped_shared", False, YES_NO, "path mapped also where ranks share a GPU: slow, for tests"),
         Setting(

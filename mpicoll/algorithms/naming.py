@@ -47,7 +47,8 @@ def parsed(text: str) -> tuple[str, dict[str, str]]:
         ValueError: it is no name, or names an inner collective twice.
     """
     if not re.fullmatch(FORM, text):
-        raise ValueError(f"{text!r} is not of the form algorithm or algorithm(collective=algorithm,...)")
+        form = f"algorithm or algorithm(collective=algorithm,...), with such in such up to {DEEPEST} deep"
+        raise ValueError(f"{text!r} is not of the form {form}")
     name, _, rest = text.partition("(")
     fields = [part.split("=", 1) for part in listed(rest.removesuffix(")"))] if rest else []
     twice = [what for what, count in Counter(what for what, _ in fields).items() if count > 1]

@@ -172,8 +172,7 @@ def doubt(card: Algorithm, size: int, root: int, topology: Topology = FLAT) -> t
     if size > MOST_PROVEN if card.by_hosts else not card.provable or size in SIZES_AT_REGISTRATION:
         inner = (doubt(one, ranks, 0, hosts) for one, ranks, hosts in card.levels(size, topology))
         return next(filter(None, inner), None)
-    users = any(inner.provable for inner, _, _ in card.levels(size, topology))
-    if card.by_hosts and size > max(SIZES_AT_REGISTRATION) and not users:
+    if card.by_hosts and size > max(SIZES_AT_REGISTRATION) and not _has_users(card, size, topology):
         root = 0  # that of many takes time for each
     try:
         schedules = _schedules(card, size, root, topology)
@@ -185,6 +184,11 @@ def doubt(card: Algorithm, size: int, root: int, topology: Topology = FLAT) -> t
     except ScheduleError as error:
         return ScheduleError, str(error)
     return None
+
+
+def _has_users(card: Algorithm, size: int, topology: Topology) -> bool:
+    """Tell whether an algorithm is made of one that is proven at each size by itself, at any level."""
+    return any(one.provable or _has_users(one, ranks, hosts) for one, ranks, hosts in card.levels(size, topology))
 
 
 def _cells(schedules: list[Schedule]) -> int:

@@ -49,7 +49,7 @@ def tuned_machine(tuning: Tuning, layout: str = "") -> Machine:
     if layout:
         rates |= {"net_bandwidth": link.beta, "rank_bandwidth": link.rank_beta}
         network |= {"layout": layout, "net_alpha": link.alpha}
-        source += f"; between hosts {link}"
+        source += f"; between hosts {link}" + "; racks as fast as their hosts" * ("/" in layout)
     network |= {name: 1 / beta if beta else math.inf for name, beta in rates.items()}
     kind = "placed" if layout else "switch"
     return Machine(HERE, kind, network, model.extra, model.gamma, model.launch, model.call, source)

@@ -38,16 +38,18 @@ class Entry:
         method: such as "Allreduce".
         sequence: number of the call on its communicator.
         known: what has its operands and its plan, a remembered call or a `Decision`; None before it is decided.
+        bound: its program is there, so that it is made; until then it may be taken back.
         began: when it began, in seconds of time.monotonic().
         ended: when it ended, 0.0 before that, `UNKNOWN` where that was not measured.
         error: with which it has failed, "" if it has not.
         ranges: CuPy's module of NVTX ranges, None where none are wanted.
     """
 
-    __slots__ = "began", "ended", "error", "form", "known", "method", "ranges", "sequence"
+    __slots__ = "began", "bound", "ended", "error", "form", "known", "method", "ranges", "sequence"
 
-    def __init__(self, form: str, method: str, sequence: int, known: Any) -> None:
+    def __init__(self, form: str, method: str, sequence: int, known: Any, *, bound: bool = False) -> None:
         """Begin; arguments as in the attributes."""
+        self.bound = bound
         self.form, self.method, self.sequence, self.known = form, method, sequence, known
         self.ended, self.error = 0.0, ""
         self.ranges: Any = None

@@ -161,7 +161,7 @@ def _state(entry: Entry) -> str:
     if entry.error:
         return "failed"
     if not entry.ended:
-        return "planning" if entry.known is None else "running"
+        return "running" if entry.bound else "planning"
     if entry.form == "persistent":
         return "planned"
     return "enqueued" if entry.known is not None and PATHS[entry.known.plan.path].enqueues else "complete"

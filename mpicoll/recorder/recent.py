@@ -53,6 +53,6 @@ class Recent:
         if form != "blocking":
             number = what.sequence or number
             ended = self.ended[place] if self.ended[place] >= began else 0.0
-        entry = Entry(form, what.operands.method.capitalize(), number, what)
+        entry = Entry(form, what.operands.method.capitalize(), number, what, bound=True)
         entry.began, entry.ended = began, ended
         return entry

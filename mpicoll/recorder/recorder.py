@@ -59,7 +59,7 @@ class Recorder:
         self._counted = weakref.ref(counted)
         _recorders.add(self)
 
-    def begin(self, form: str, method: str, sequence: int, known: Any, file: str) -> Entry:
+    def begin(self, form: str, method: str, sequence: int, known: Any, file: str, *, bound: bool = False) -> Entry:
         """Return the entry of a call that begins now.
 
         Args:
@@ -68,8 +68,9 @@ class Recorder:
             sequence: number of the call.
             known: what has its operands and its plan.
             file: of the trace to which it belongs, "" for none.
+            bound: its program is there.
         """
-        entry = Entry(form, method, sequence, known)
+        entry = Entry(form, method, sequence, known, bound=bound)
         if form == "start":
             self.starts.number = number = self.starts.number + 1
             self.starts.what[number & MASK] = entry
@@ -103,6 +104,7 @@ class Recorder:
         for number in range(calls, max(calls - LAST, 0), -1):
             entry = self.calls.entry(number & MASK, number)
             if entry is None or entry.sequence != number:
+                in_call = in_call and number != calls  # it is the latest one, of which nothing is kept yet
                 continue
             if in_call and entry.form == "blocking":  # the latest one: they come one after the other
                 in_call, entry.ended = False, 0.0 if entry.ended == UNKNOWN else entry.ended

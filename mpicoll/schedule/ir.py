@@ -44,7 +44,7 @@ class Ref:
 
     def at(self, places: Sequence[int]) -> Ref:
         """Return a reference to the cells at some places, in their order."""
-        if isinstance(places, range):
+        if isinstance(places, range) and places.step == 1 and places.start >= 0 and places.stop <= len(self.cells):
             return Ref(self.buffer, self.cells[places.start : places.stop])
         return Ref(self.buffer, tuple([self.cells[place] for place in places]))
 

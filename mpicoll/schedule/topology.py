@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from random import Random
 
 from mpicoll.ranges import whole_numbers
@@ -82,9 +82,11 @@ class Topology:
     def stretches(self) -> Topology:
         """The topology in which each stretch of ranks that follow each other on one host counts as a host.
 
-        Of ranks 0-1+4-5, 2-3 these are 0-1, 2-3, 4-5: whatever the hosts are, they are in the order of ranks.
+        Of ranks 0-1+4-5, 2-3 these are 0-1, 2-3, 4-5: whatever the hosts are, they are in the order of ranks.  Each is
+        in the rack of its host.
         """
-        return Topology.of(tuple(accumulate((a != b for a, b in pairwise(self.host_of)), initial=0)))
+        numbers = tuple(accumulate((a != b for a, b in pairwise(self.host_of)), initial=0))
+        return Topology.of(numbers, self.racks and self.racks.part([host for host, _ in groupby(self.host_of)]))
 
     def __str__(self) -> str:
         if not self.host_of:

@@ -131,8 +131,13 @@ def placed(
         net_bandwidth: bytes per second of a host's card, each way.
         rank_bandwidth: bytes per second that one rank can send between hosts, or receive.
         rack_bandwidth: bytes per second of a rack's link, each way.
+
+    Raises:
+        ValueError: there is a bandwidth of racks, and no rack.
     """
     topology = laid_out(layout, ranks)
+    if rack_bandwidth < math.inf and topology.racks is None:
+        raise ValueError(f"rack_bandwidth: layout {layout} has no racks; {layout}/2 has two")
     links = _ports(ranks, bandwidth)
     own = len(links)
     links += [Link(f"{rank} far {way}", rank_bandwidth) for rank in range(ranks) for way in ("out", "in")]

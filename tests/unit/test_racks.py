@@ -1,5 +1,7 @@
 """Hosts in racks: what the setting says of them, and hierarchies of more than two levels."""
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,9 +9,10 @@ from hypothesis import strategies as st
 import mpicoll
 from mpicoll import ScheduleError
 from mpicoll.algorithms import known
+from mpicoll.algorithms.card import SIZES_AT_REGISTRATION
 from mpicoll.algorithms.naming import listed, parsed
 from mpicoll.algorithms.registry import get, unregister
-from mpicoll.analysis.proof import prove
+from mpicoll.analysis.proof import doubt, prove
 from mpicoll.analysis.registration import verify_algorithm
 from mpicoll.analysis.verify import verify
 from mpicoll.dispatch.explain_text import head
@@ -20,6 +23,9 @@ from mpicoll.simulate.network import placed
 
 #: of 4 hosts of 2 ranks, two in each rack
 RACKS = "0-1,2-3,4-5,6-7/0-1,2-3"
+
+#: ranks of the largest size that is proven of a user's algorithm at registration
+SMALL = max(SIZES_AT_REGISTRATION)
 
 
 def three_levels():
@@ -128,22 +134,22 @@ def test_four_levels_are_right():
     prove(card, 11, topology=forced("0,1+4,2+3,5-8,9,10/0+3,1,2,4+5/0+2,1+3", 11))
 
 
-@pytest.mark.parametrize("racks", ["0-1,2-3", "0+2,1+3"])
 @pytest.mark.parametrize(
-    ("collective", "least"),
-    [("allreduce", 1.0), ("reduce_scatter", 0.5), ("allgather", 0.5), ("bcast", 1.0), ("reduce", 1.0)],
+    ("collective", "least", "in_blocks", "in_turns"),
+    [
+        ("allreduce", 1.0, 2.5, 1.0),
+        ("reduce_scatter", 0.5, 1.25, 0.5),
+        ("allgather", 0.5, 1.25, 0.5),
+        ("bcast", 1.0, 1.0, 1.5),
+        ("reduce", 1.0, 1.0, 1.5),
+    ],
 )
-def test_three_levels_send_the_least_between_racks(collective, least, racks):
-    """2 racks of 2 hosts of 2 ranks; two levels send more on one of the layouts."""
-    topology = forced(f"hosts=4/{racks}", 8)
-    assert between_racks(collective, f"striped({collective}=striped)", topology) == least
-    assert between_racks(collective, "striped", topology) >= least
-
-
-def test_two_levels_send_more_between_racks():
-    layouts = forced(RACKS, 8), forced("hosts=4/0+2,1+3", 8)
-    assert [between_racks("allreduce", "striped", one) for one in layouts] == [2.5, 1.0]
-    assert [between_racks("bcast", "striped", one) for one in layouts] == [1.0, 1.5]
+def test_three_levels_send_the_least_between_racks(collective, least, in_blocks, in_turns):
+    """2 racks of 2 hosts of 2 ranks; two levels send more where hosts follow each other, or take turns."""
+    for racks, vectors in (("0-1,2-3", in_blocks), ("0+2,1+3", in_turns)):
+        topology = forced(f"hosts=4/{racks}", 8)
+        assert between_racks(collective, f"striped({collective}=striped)", topology) == least
+        assert between_racks(collective, "striped", topology) == vectors
 
 
 def test_ranks_that_see_other_racks_are_found():
@@ -181,6 +187,39 @@ def test_what_an_inner_hierarchy_needs_is_asked_of_its_racks():
         unregister("reduce_scatter", "of_powers")
 
 
+def test_stretches_of_ranks_are_in_the_racks_of_their_hosts():
+    """The hosts of a scan: three levels keep the order of ranks."""
+    topology = forced("0-1+4-5,2-3,6-7/0+2,1", 8)
+    assert topology.stretches.levels == [(0, 0, 1, 1, 2, 2, 3, 3), (0, 0, 1, 1, 0, 0, 0, 0)]
+    nested = get("scan", "leader(exscan=leader)")
+    assert verify("scan", nested.schedules(8, 0, topology)).ordered
+    assert nested.schedules(8, 0, topology) != nested.schedules(8, 0, Topology.of(topology.host_of))
+
+
+def test_a_user_s_algorithm_at_the_third_level_is_proven_for_each_root():
+    """It runs with any root there: that of root 0 alone says nothing."""
+    binomial = get("bcast", "binomial").function
+
+    def mine(rank, size, root):
+        return binomial(rank, size, root if size <= SMALL else 0)
+
+    mpicoll.algorithm("bcast", name="mine")(mine)
+    try:
+        card = get("bcast", "striped(bcast=striped(bcast=mine))")
+        many = forced(f"hosts={2 * SMALL + 2}/{SMALL + 1}", 2 * SMALL + 2)
+        assert doubt(card, 2 * SMALL + 2, 0, many) is None
+        kind, _ = doubt(card, 2 * SMALL + 2, 2 * SMALL + 1, many)
+        assert kind is ScheduleError
+    finally:
+        unregister("bcast", "mine")
+
+
+def test_names_that_are_too_deep_are_refused_with_the_limit():
+    deep = "striped(allreduce=striped(allreduce=striped(allreduce=striped(allreduce=ring))))"
+    with pytest.raises(ValueError, match="with such in such up to 3 deep"):
+        get("allreduce", deep)
+
+
 def test_the_choice_of_racks_is_planned_drawn_and_named():
     with mpicoll.override(topology="hosts=4/2", tuning="model"):
         plan = mpicoll.plan("allreduce", size=8, nbytes=1 << 16, algorithm="striped(allreduce=striped)/2")
@@ -197,4 +236,6 @@ def test_a_link_between_racks_is_simulated():
     names = [network.links[link].name for link in network.route(1, 2)[1]]
     assert names == ["1 out", "1 far out", "host 0 out", "host 1 in", "2 far in", "2 in"]
     assert network.topology == laid_out(RACKS, 8)
-    assert placed(4, layout="1", **given).topology is FLAT
+    assert placed(4, layout="1", **given | {"rack_bandwidth": math.inf}).topology is FLAT
+    with pytest.raises(ValueError, match="layout 2 has no racks; 2/2 has two"):
+        placed(4, layout="2", **given)

@@ -64,7 +64,7 @@ class Calls:
 
     def entry(self, form="blocking", what=None):
         self.counted.calls += 1
-        return self.recorder.begin(form, "Allreduce", self.counted.calls, what, "")
+        return self.recorder.begin(form, "Allreduce", self.counted.calls, what, "", bound=what is not None)
 
     def told(self):
         return [(one.sequence, one.form, one.state) for one in self.recorder.history()]

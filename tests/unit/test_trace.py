@@ -21,7 +21,7 @@ OPERANDS.op, OPERANDS.root = SimpleNamespace(name="SUM"), 0
 def call(sequence, began, ended, form="blocking", *, path="host", error="", known=True):
     """Return the entry of a call."""
     plan = SimpleNamespace(algorithm="ring", segments=4, path=path)
-    entry = Entry(form, "Allreduce", sequence, Decision(OPERANDS, plan) if known else None)
+    entry = Entry(form, "Allreduce", sequence, Decision(OPERANDS, plan) if known else None, bound=known)
     entry.began, entry.ended, entry.error = began, ended, error
     return entry
 

@@ -90,7 +90,7 @@ def _made_again(context: Context, asked_for: CallArguments, known: Remembered, p
         bound.aim(*known.aims)
     file = modes().trace
     if file:
-        with context.recorder.begin("blocking", asked_for[0], number, known, file):
+        with context.recorder.begin("blocking", asked_for[0], number, known, file, bound=True):
             running.run(bound, context)
         return bound
     context.recent[number & MASK], context.began[number & MASK] = known, time.monotonic()

@@ -234,9 +234,11 @@ def _bound(call: Call, operands: Operands, plan: Plan, bind: Bind) -> Routine[tu
         operands = operands.without_copy()
     if operands.held and call.is_captured:
         offer.refuse_copies(operands)
-    bound = yield from bind(plan, operands)
     if call.entry is not None:
         call.entry.known = Decision(operands.without_arrays(), plan.of(call.form))
+    bound = yield from bind(plan, operands)
+    if call.entry is not None:
+        call.entry.bound = True
     return operands, bound
 
 

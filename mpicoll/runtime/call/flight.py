@@ -216,7 +216,7 @@ class Prepared:
     def _record(self) -> Entry:
         """Keep a start among the calls made last, and return its entry."""
         recorder, what = self.call.context.recorder, self.what
-        return recorder.begin(what.form, self.call.method, what.sequence, what, modes().trace)
+        return recorder.begin(what.form, self.call.method, what.sequence, what, modes().trace, bound=True)
 
     @property
     def lane(self) -> int:

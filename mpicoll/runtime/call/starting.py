@@ -91,11 +91,13 @@ def _enqueued(call: Call, known: Remembered) -> Any:
     """Return a remembered call, all of it enqueued, None if there is more to it than launches."""
     if known.aims is None and not (path(known.plan.path).captures and nothing_waits()):  # else that was asked before
         return None
-    with call.record(known):
+    entry = call.record(known)
+    with entry:
         try:
             bound = known.beside
             if bound is None or not bound.alive:
                 bound = known.beside = _bound_beside(call.context, known)
+            entry.bound = True
             begun = enqueued(call, known.plan, known.operands.device, bound, (call.arguments, bound), known.aims)
         except BaseException as error:
             call.context.unmade(error)
@@ -139,6 +141,8 @@ def _whole(operation: Operation, flight: Flight, trouble: Exception | None) -> R
     try:
         if known is not None:
             found, bound = known.operands, (yield from flight.bind(known.plan, known.operands))
+            if operation.entry is not None:
+                operation.entry.bound = True
         else:
             found, bound = yield from _decided(operation, flight, trouble)
         if found.device != operation.device:  # of a call that was moved: current from the next time on
@@ -186,6 +190,7 @@ def persistent(call: Call) -> Prepared:
             found, bound = context.complete(lambda _: decided(call, operands, trouble, bind), call.name)
         else:
             found, bound = known.operands, context.complete(lambda _: bind(known.plan, known.operands), call.name)
+        call.entry.bound = True
         context.come("persistent", call.method, context.calls)
     except BaseException as error:
         _take_back(call, taken, error)

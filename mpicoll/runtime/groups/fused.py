@@ -95,9 +95,14 @@ class FusedCalls:
             method = self._decision.operands.method.capitalize()
             context.come("blocking", method, context.calls + 1)
             number = context.count()
-            record = context.recorder.begin("blocking", method, number, self._decision, modes().trace)
-            with at(self._device), record:
-                running.run(self._program(places, is_captured(self._stream)), context)
+            with at(self._device):
+                try:
+                    program = self._program(places, is_captured(self._stream))
+                except BaseException as error:
+                    context.unmade(error)
+                    raise
+                with context.recorder.begin("blocking", method, number, self._decision, modes().trace, bound=True):
+                    running.run(program, context)
         finally:
             context.end_turn()
 

@@ -178,9 +178,9 @@ class Desk(threading.Thread):
                 return None
             birth = question["birth"]
             if context is not None:
-                now = time.monotonic()
+                now, calls = time.monotonic(), context.calls  # first, so that what is told of them is not older
                 last = tuple(context.recorder.told(now))
-                said = Answer(context.calls, context.moved, context.busy, context.waiting, now - context.ended, last)
+                said = Answer(calls, context.moved, context.busy, context.waiting, now - context.ended, last)
             else:
                 said = Answer(0 if birth and self.births[birth[0]] >= birth[1] else -1)
             return _encoded(question["nonce"], said)

@@ -241,12 +241,12 @@ class Traffic:
 
     def _call(self, number: int) -> str | None:
         """Return in words the call that was made by a number, "" if it is forgotten, None if it is not decided."""
-        if number + MASK < self.calls:  # another call is in its place
+        latest, entry = self.calls, self.recorder.calls.entry(number & MASK, number)
+        if number + MASK <= self.calls:  # asked afterwards: another call may have taken its place
             return ""
-        entry = self.recorder.calls.entry(number & MASK, number)
         if entry is None or entry.sequence != number:
-            return None if number == self.calls else ""
-        undecided = entry.known is None or (entry.error and number == self.calls)  # which may be taken back
+            return None if number == latest else ""
+        undecided = not entry.bound or (entry.error and number == latest)  # which may be taken back
         return None if undecided else in_words(entry.form, entry.method)
 
     def rescue(self) -> None:
