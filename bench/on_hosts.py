@@ -2,15 +2,16 @@
 
     mpirun -n 8 --host a:4,b:4 python bench/on_hosts.py --rate 20 --delay 20 --json hosts.json
 
-Float32 sums in host memory.  The calls of a cell take turns; a time is the median of the slowest rank's, from one
-instant on the machine's clock, which imitated hosts share.  A flat algorithm that takes more than LEFT times as long as
-the best leaves the cell, and with it all longer messages.  Bytes are those that a host's network device counts, of the
-busiest host and direction.  The bound is the least bytes at the rate, and one delay.
+Float32 sums in host memory.  The calls of a cell take turns in random order; a time is the median of the slowest
+rank's, from one instant on the machine's clock, which imitated hosts share.  A flat algorithm that takes more than LEFT
+times as long as the best leaves the cell, and with it all longer messages.  Bytes are those that a host's network
+device counts, of the busiest host and direction.  The bound is the least bytes at the rate, and one delay.
 
 The choice knows the link where `mpirun ... python -m mpicoll tune --op barrier --budget 10` has measured it before.
 """
 
 import argparse
+import random
 import shlex
 import statistics
 import sys
@@ -94,10 +95,11 @@ def cell(op, nbytes, comms, gone, repeats, also):
     flat = sorted((name for name in calls if name not in (AUTO, OWN, *also)), key=lambda name: times[name][0])
     best = min(times[name][0] for name in calls)
     slow = {name for name in flat[1:] if times[name][0] > LEFT * best}
+    order, chance = [name for name in calls if name not in slow], random.Random(nbytes)
     for _ in range(repeats - 1):
-        for name, call in calls.items():
-            if name not in slow:
-                times[name].append(seconds(call))
+        chance.shuffle(order)  # alike on all ranks: a time depends on what the network did before
+        for name in order:
+            times[name].append(seconds(calls[name]))
     if nbytes >= 1 << 17:
         gone |= slow
     return {name: statistics.median(one) for name, one in times.items()}, busiest(calls[AUTO])

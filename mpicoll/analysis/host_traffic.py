@@ -9,7 +9,7 @@ one and a half if they are cut into 4 segments.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,6 +33,7 @@ class HostTraffic:
         rank_serial: that of the ranks.
         incast: what enters a host in a turn times the hosts but one that send it, where that is most, of all turns.
         messages: those between hosts that the busiest rank sends, or receives.
+        turns: those in which a host sends, or receives; of the host with most.
     """
 
     rounds: int = 0
@@ -42,6 +43,7 @@ class HostTraffic:
     rank_serial: float = 0.0
     incast: float = 0.0
     messages: int = 0
+    turns: int = 0
 
 
 #: part of its time by which a byte takes longer for each other host that sends to the same one: allgathers of 0.5 to
@@ -55,6 +57,8 @@ class HostLink:
 
     The bytes take as long as those of the host, or as those of the busiest rank: one rank alone may not fill the link.
     What hosts send one after the other takes longer, by the part that segments do not let them do at the same time.
+    While a segment is on its way to a host's next turn, others use the link: if their bytes take as long as the delay,
+    that takes no time of its own.  On imitated hosts two segments gained nothing, three half of that, four all.
 
     Attributes:
         alpha: seconds of a round, without its bytes.
@@ -70,10 +74,12 @@ class HostLink:
 
     def seconds(self, traffic: HostTraffic, n: int, s: int = 1) -> float:
         """Return the time of an algorithm's traffic in seconds; n is the message size in bytes, s the segments."""
+        filled = traffic.vectors * n * self.beta / max(traffic.turns, 1) * max(1 - 2 / s, 0.0)
+        hidden = max(min(traffic.turns, traffic.rounds) - 1, 0) if filled >= self.alpha else 0
         of_host = traffic.vectors + (traffic.serial - traffic.vectors) / s
         of_rank = traffic.rank_vectors + (traffic.rank_serial - traffic.rank_vectors) / s
         of_bytes = max(of_host * self.beta, of_rank * self.rank_beta)
-        return traffic.rounds * self.alpha + (of_bytes + INCAST * traffic.incast * self.beta) * n
+        return (traffic.rounds - hidden) * self.alpha + (of_bytes + INCAST * traffic.incast * self.beta) * n
 
     def __str__(self) -> str:
         rates = [_rate(self.beta, "out of a host")] + [_rate(self.rank_beta, "of a rank alone")] * bool(self.rank_beta)
@@ -123,7 +129,8 @@ def host_traffic(card: Algorithm, topology: Topology, root: int = 0) -> HostTraf
     blocks = card.vector_blocks(len(host_of))
     most, of_a_rank, in_turn, of_ranks_in_turn, incast = (n / blocks for n in (*moved, sum(map(_incast, of_hosts))))
     messages = int(_busiest((one.source, one.target, 1) for one in far))
-    return HostTraffic(max(rounds), most, of_a_rank, in_turn, of_ranks_in_turn, incast, messages)
+    alone = _turns(between_hosts, turns)
+    return HostTraffic(max(rounds), most, of_a_rank, in_turn, of_ranks_in_turn, incast, messages, alone)
 
 
 def host_bytes(card: Algorithm, topology: Topology, root: int, sizes: Sequence[float]) -> float:
@@ -165,6 +172,13 @@ def _by_turn(moved: Sequence[Moved], turns: Sequence[int]) -> list[list[Moved]]:
     for number, one in zip(turns, moved, strict=True):
         of[number].append(one)
     return list(of.values())
+
+
+def _turns(moved: Sequence[Moved], turns: Sequence[int]) -> int:
+    """Return in how many turns a place sends, or receives, given the turn of each; of the place with most."""
+    sent = {((source, "sends"), turn) for (source, _, _), turn in zip(moved, turns, strict=True)}
+    received = {((target, "receives"), turn) for (_, target, _), turn in zip(moved, turns, strict=True)}
+    return max(Counter(way for way, _ in sent | received).values())
 
 
 def _incast(moved: Iterable[Moved]) -> float:

@@ -17,6 +17,7 @@ from mpicoll.analysis.cost import CostModel, pipelined
 from mpicoll.analysis.host_traffic import host_traffic
 from mpicoll.analysis.segments import SEGMENTS, block_bytes, pieces
 from mpicoll.dispatch.facts import Facts
+from mpicoll.dispatch.limits import LANES
 from mpicoll.dispatch.measured import Curve
 from mpicoll.dispatch.paths import PATHS
 from mpicoll.dispatch.rules import MOST_SEGMENTS
@@ -58,12 +59,13 @@ def _is_counted(facts: Facts) -> bool:
 def _pieces_between_hosts(card: Algorithm, facts: Facts, path: str, tuning: Tuning) -> int:
     """Return the segments with which an algorithm takes the least time."""
     traffic, nbytes, row = host_traffic(card, facts.topology, facts.root), facts.nbytes or 0, PATHS[path]
-    if not (pipelined(card.cost) or traffic.serial > traffic.vectors):
+    if not (pipelined(card.cost) or traffic.serial > traffic.vectors or traffic.turns > 1):
         return 1
     message = traffic.rank_vectors * nbytes / max(traffic.messages, 1)  # of the busiest rank, in the mean
     far = message // (row.smallest_segment // FAR)
     near = block_bytes(card, facts.size, nbytes) // row.smallest_segment if pipelined(card.cost) else 0
-    able = (s for s in SEGMENTS if s <= max(far, near, 1))
+    most = MOST_SEGMENTS if traffic.turns <= 1 else LANES  # one more waits until those before have had all turns
+    able = (s for s in SEGMENTS if s <= min(max(far, near, 1), most))
     return min(able, key=lambda s: _seconds(card, facts, path, s, tuning, None))
 
 

@@ -59,19 +59,19 @@ def test_topologies_are_equal_where_the_same_ranks_are_together(names):
 @pytest.mark.parametrize(
     ("collective", "algorithm", "text", "expected"),
     [
-        ("allreduce", "reduce_scatter_allgather", BLOCK, HostTraffic(2, 1.0, 0.25, 1.0, 0.25, messages=2)),
-        ("allreduce", "reduce_scatter_allgather", CYCLIC, HostTraffic(2, 4.0, 1.0, 4.0, 1.0, messages=2)),
-        ("allreduce", "two_shot", BLOCK, HostTraffic(2, 4.0, 1.0, 4.0, 1.0, messages=8)),
-        ("allreduce", "ring", BLOCK, HostTraffic(4, 1.75, 1.75, 1.75, 1.75, messages=14)),
-        ("bcast", "linear", BLOCK, HostTraffic(1, 4.0, 4.0, 4.0, 4.0, messages=4)),
-        ("bcast", "binomial", BLOCK, HostTraffic(1, 1.0, 1.0, 1.0, 1.0, messages=1)),
-        ("bcast", "binomial", CYCLIC, HostTraffic(1, 4.0, 1.0, 4.0, 1.0, messages=1)),
-        ("alltoall", "linear", BLOCK, HostTraffic(1, 2.0, 0.5, 2.0, 0.5, messages=4)),
-        ("bcast", "chained", "hosts=4", HostTraffic(3, 1.0, 0.5, 3.0, 1.5, messages=1)),  # one host after the other
-        ("bcast", "striped", "hosts=4", HostTraffic(4, 1.5, 0.75, 1.5, 0.75, messages=4)),
-        ("bcast", "binomial", "hosts=4", HostTraffic(2, 2.0, 2.0, 3.0, 3.0, messages=2)),
-        ("allgather", "bruck_4", "0+4,1+5,2+6,3+7", HostTraffic(1, 0.75, 0.375, 0.75, 0.375, 1.5, messages=3)),
-        ("allgather", "striped", "0+4,1+5,2+6,3+7", HostTraffic(2, 0.75, 0.375, 0.75, 0.375, 0.0, messages=2)),
+        ("allreduce", "reduce_scatter_allgather", BLOCK, HostTraffic(2, 1.0, 0.25, 1.0, 0.25, messages=2, turns=2)),
+        ("allreduce", "reduce_scatter_allgather", CYCLIC, HostTraffic(2, 4.0, 1.0, 4.0, 1.0, messages=2, turns=2)),
+        ("allreduce", "two_shot", BLOCK, HostTraffic(2, 4.0, 1.0, 4.0, 1.0, messages=8, turns=2)),
+        ("allreduce", "ring", BLOCK, HostTraffic(4, 1.75, 1.75, 1.75, 1.75, messages=14, turns=14)),
+        ("bcast", "linear", BLOCK, HostTraffic(1, 4.0, 4.0, 4.0, 4.0, messages=4, turns=1)),
+        ("bcast", "binomial", BLOCK, HostTraffic(1, 1.0, 1.0, 1.0, 1.0, messages=1, turns=1)),
+        ("bcast", "binomial", CYCLIC, HostTraffic(1, 4.0, 1.0, 4.0, 1.0, messages=1, turns=1)),
+        ("alltoall", "linear", BLOCK, HostTraffic(1, 2.0, 0.5, 2.0, 0.5, messages=4, turns=1)),
+        ("bcast", "chained", "hosts=4", HostTraffic(3, 1.0, 0.5, 3.0, 1.5, messages=1, turns=1)),  # one by one
+        ("bcast", "striped", "hosts=4", HostTraffic(4, 1.5, 0.75, 1.5, 0.75, messages=4, turns=4)),
+        ("bcast", "binomial", "hosts=4", HostTraffic(2, 2.0, 2.0, 3.0, 3.0, messages=2, turns=1)),
+        ("allgather", "bruck_4", "0+4,1+5,2+6,3+7", HostTraffic(1, 0.75, 0.375, 0.75, 0.375, 1.5, messages=3, turns=1)),
+        ("allgather", "striped", "0+4,1+5,2+6,3+7", HostTraffic(2, 0.75, 0.375, 0.75, 0.375, 0.0, messages=2, turns=2)),
     ],
 )
 def test_traffic_by_hand(collective, algorithm, text, expected):
@@ -108,6 +108,16 @@ def test_segments_let_hosts_send_at_the_same_time():
     assert [link.seconds(chain, 8, s) for s in (1, 4)] == [3 + 3 * 8, 3 + 1.5 * 8]
 
 
+def test_segments_fill_the_delays_between_turns_of_a_host():
+    """Four turns of 3 s: with four segments half of that is others' in each delay of 1 s, with two nothing is."""
+    link, turns = HostLink(1.0, 1.0), HostTraffic(4, 1.5, 1.5, 1.5, 1.5, turns=4)
+    assert [link.seconds(turns, 8, s) for s in (1, 2, 4)] == [4 + 12, 4 + 12, 1 + 12]
+    assert [link.seconds(turns, 2, s) for s in (1, 2, 4)] == [4 + 3] * 3  # too short
+    assert link.seconds(HostTraffic(2, 1.5, 1.5, 1.5, 1.5, turns=7), 28, 4) == 1 + 42  # most turns wait for nobody
+    chain = HostTraffic(3, 1.0, 1.0, 1.0, 1.0, turns=1)
+    assert link.seconds(chain, 80, 4) == 3 + 80  # nothing to do meanwhile
+
+
 def test_hosts_that_send_to_one_at_once_take_longer():
     link = HostLink(0.0, 1.0)
     assert link.seconds(HostTraffic(1, 1.0, 1.0, 1.0, 1.0, 2.0), 10) == pytest.approx(10 * (1 + 2 * INCAST))
@@ -122,6 +132,21 @@ def test_long_vectors_pass_along_a_chain_of_hosts_in_segments(tmp_path):
             plan = mpicoll.plan(collective, size=8, nbytes=1 << 20)
         assert (plan.algorithm, plan.segments) == ("chained", 32)
         assert host_traffic(get(collective, plan.algorithm), plan.key.facts.topology).vectors == 1.0
+
+
+def test_hosts_that_exchange_in_turns_use_as_many_segments_as_are_in_flight(tmp_path):
+    """On a link of 20 ms and 2.5 MB/s: 32 KiB are too short for it, and two hosts have one turn."""
+    file = tmp_path / "mine"
+    file.write_text("model:between_hosts:alpha=0.02:beta=4e-07", encoding="utf-8")
+    found = {}
+    for layout in ("0+4,1+5,2+6,3+7", "0-3,4-7"):
+        with mpicoll.override(topology=layout, tuning=file):
+            plans = [mpicoll.plan("allreduce", size=8, nbytes=n) for n in (1 << 15, 1 << 20, 1 << 22)]
+        found[layout] = [(plan.algorithm, plan.segments) for plan in plans]
+    assert found == {
+        "0+4,1+5,2+6,3+7": [("leader", 1), ("striped", 4), ("striped", 4)],
+        "0-3,4-7": [("striped", 1)] * 3,
+    }
 
 
 def test_one_rank_alone_may_not_fill_the_link():

@@ -197,7 +197,7 @@ class Stage:
         """Return the ranks for which a rank of this host stands in it, itself among them."""
         place, many = self.local.index(rank), len(self.local)
         if self.even:
-            return sorted(group[place] for group in self.groups)
+            return sorted([group[place] for group in self.groups])
         found = [rank]
         for before, (low, high) in enumerate(pairwise((-1, *self.local, self.size))):  # ranks between two of this host
             first = low + 1
