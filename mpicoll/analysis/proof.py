@@ -165,12 +165,16 @@ def doubt(card: Algorithm, size: int, root: int, topology: Topology = FLAT) -> t
     """Return (error's type, its text) if an algorithm must not serve a size and root, else None.
 
     A user's algorithm at a size that is new costs something, and one for several hosts: it is proven here, once.
-    On more ranks than that its inner algorithms are, each on as many as it has.
+    On more ranks than that its inner algorithms are, each on as many as it has, those of users with each root.
     """
     if not card.verified:
         return None
     if size > MOST_PROVEN if card.by_hosts else not card.provable or size in SIZES_AT_REGISTRATION:
-        inner = (doubt(one, ranks, 0, hosts) for one, ranks, hosts in card.levels(size, topology))
+        inner = (
+            doubt(one, ranks, own, hosts)
+            for one, ranks, hosts in card.levels(size, topology)
+            for own in (range(ranks) if one.row.rooted and (one.provable or _has_users(one, ranks, hosts)) else (0,))
+        )
         return next(filter(None, inner), None)
     if card.by_hosts and size > max(SIZES_AT_REGISTRATION) and not _has_users(card, size, topology):
         root = 0  # that of many takes time for each

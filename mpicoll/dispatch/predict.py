@@ -64,7 +64,8 @@ def _pieces_between_hosts(card: Algorithm, facts: Facts, path: str, tuning: Tuni
     message = traffic.rank_vectors * nbytes / max(traffic.messages, 1)  # of the busiest rank, in the mean
     far = message // (row.smallest_segment // FAR)
     near = block_bytes(card, facts.size, nbytes) // row.smallest_segment if pipelined(card.cost) else 0
-    most = MOST_SEGMENTS if traffic.turns <= 1 else LANES  # one more waits until those before have had all turns
+    # one more waits until those before have had all turns, but in a chain, in which each rank has one
+    most = MOST_SEGMENTS if traffic.turns <= 1 or pipelined(card.cost) else LANES
     able = (s for s in SEGMENTS if s <= min(max(far, near, 1), most))
     return min(able, key=lambda s: _seconds(card, facts, path, s, tuning, None))
 
@@ -102,8 +103,9 @@ def _seconds(card: Algorithm, facts: Facts, path: str, cut: int, tuning: Tuning,
         return seconds * math.exp(_between(_corrections(curve, card, path, model), math.log(nbytes + 1)))
     seconds = model.seconds(card.cost, card.level_size(facts.size, facts.topology), nbytes, cut)
     if _is_counted(facts):
-        seconds += tuning.link.seconds(host_traffic(card, facts.topology, facts.root), nbytes, cut)
-        if card.by_hosts:  # whose cost has no segments: each one more is a message more on every way
+        apart = cut if PATHS[path].takes_segments else 1
+        seconds += tuning.link.seconds(host_traffic(card, facts.topology, facts.root), nbytes, apart)
+        if card.by_hosts or not pipelined(card.cost):  # without segments: one more is a message more on every way
             seconds += (cut - 1) * model.alpha
     return seconds
 

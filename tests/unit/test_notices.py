@@ -52,6 +52,14 @@ def test_a_rank_that_makes_another_call_is_waited_for_in_vain(made):
     assert found(made, 2 * GRACE) == said(next="barrier")
 
 
+def test_a_call_that_is_not_decided_waits_in_vain_for_a_rank_that_can_make_none(made):
+    """It may wait for that rank before it is decided: for its memory, or its word."""
+    made.take(said(next="barrier", broken=True))
+    assert made.in_vain(7, 2 * GRACE, lambda one: None, lambda rank: False) is not None
+    made.take(said(2, next="barrier"))
+    assert made.in_vain(7, 2 * GRACE, lambda one: None, lambda rank: False) is None
+
+
 def test_a_later_call_waits_in_vain_too(made):
     """A root went through the refused call, for it only sends."""
     made.take(said(next="barrier"))

@@ -76,16 +76,16 @@ def _made_again(context: Context, asked_for: CallArguments, known: Remembered, p
         known: the remembered call.
         place: device and stream of the call (see `streams.where`).
     """
-    if context.barred:
-        context.come("blocking", asked_for[0], context.calls + 1)
-    number = context.count()
     bound = known.blocking
     if bound is None or not bound.alive:
         try:
             bound = known.blocking = _bound_again(known, context, place, asked_for[3])
         except BaseException as error:
-            context.unmade(error)
+            context.refuse(error)
             raise
+    if context.barred:
+        context.come("blocking", asked_for[0], context.calls + 1)
+    number = context.count()
     if bound.aim is not None and known.aims is not None:
         bound.aim(*known.aims)
     file = modes().trace

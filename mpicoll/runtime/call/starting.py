@@ -97,8 +97,8 @@ def _enqueued(call: Call, known: Remembered) -> Any:
             bound = known.beside
             if bound is None or not bound.alive:
                 bound = known.beside = _bound_beside(call.context, known)
-            entry.bound = True
             begun = enqueued(call, known.plan, known.operands.device, bound, (call.arguments, bound), known.aims)
+            entry.bound = True
         except BaseException as error:
             call.context.unmade(error)
             raise
@@ -136,15 +136,14 @@ def _straight(call: Call, known: Remembered) -> Straight | None:
 
 
 def _whole(operation: Operation, flight: Flight, trouble: Exception | None) -> Routine[None]:
-    """Make a call from its operands to its end."""
-    known = flight.known
+    """Make a call from its operands to its end; where it has begun and raises after all, the other ranks are told."""
     try:
-        if known is not None:
-            found, bound = known.operands, (yield from flight.bind(known.plan, known.operands))
-            if operation.entry is not None:
-                operation.entry.bound = True
-        else:
+        try:
             found, bound = yield from _decided(operation, flight, trouble)
+        except Exception as error:
+            if flight.begun and not asked():
+                operation.traffic.lost(operation.number, error)
+            raise
         if found.device != operation.device:  # of a call that was moved: current from the next time on
             operation.device = found.device
             yield Later().come
@@ -154,14 +153,15 @@ def _whole(operation: Operation, flight: Flight, trouble: Exception | None) -> R
 
 
 def _decided(operation: Operation, flight: Flight, trouble: Exception | None) -> Routine[tuple[Operands, Bound]]:
-    """Return (operands, program) of a call; where it has begun and raises after all, the other ranks are told."""
-    try:
-        found = yield from decided(flight.call, flight.operands, trouble, flight.bind)
-        operation.traffic.come("nonblocking", flight.call.method, operation.number)
-    except Exception as error:
-        if flight.begun and not asked():
-            operation.traffic.lost(operation.number, error)
-        raise
+    """Return (operands, program) of a call."""
+    known = flight.known
+    if known is not None:
+        bound = yield from flight.bind(known.plan, known.operands)
+        if operation.entry is not None:
+            operation.entry.bound = True
+        return known.operands, bound
+    found = yield from decided(flight.call, flight.operands, trouble, flight.bind)
+    operation.traffic.come("nonblocking", flight.call.method, operation.number)
     return found
 
 

@@ -95,14 +95,10 @@ class FusedCalls:
             method = self._decision.operands.method.capitalize()
             context.come("blocking", method, context.calls + 1)
             number = context.count()
-            with at(self._device):
-                try:
-                    program = self._program(places, is_captured(self._stream))
-                except BaseException as error:
-                    context.unmade(error)
-                    raise
-                with context.recorder.begin("blocking", method, number, self._decision, modes().trace, bound=True):
-                    running.run(program, context)
+            # made from here on: what its program needs is exchanged with the others, and cannot be taken back
+            record = context.recorder.begin("blocking", method, number, self._decision, modes().trace, bound=True)
+            with at(self._device), record:
+                running.run(self._program(places, is_captured(self._stream)), context)
         finally:
             context.end_turn()
 

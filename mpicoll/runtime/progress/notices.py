@@ -129,6 +129,6 @@ class Notices:
                 made = call(one.number) if one.next and number >= one.number else ""
                 if one.next and not one.broken and number >= one.number and made in ("", one.next):
                     del self.heard[rank]
-                elif made is not None and one.ends(number, waited, has_left(rank)):
+                elif (made is not None or one.broken) and one.ends(number, waited, has_left(rank)):
                     return one
         return None
