@@ -214,6 +214,19 @@ def test_a_user_s_algorithm_at_the_third_level_is_proven_for_each_root():
         unregister("bcast", "mine")
 
 
+def test_a_user_s_algorithm_is_proven_for_each_root_of_many_ranks():
+    """Above 64 ranks the inner algorithms are proven, each by itself."""
+    binomial = get("bcast", "binomial").function
+    mpicoll.algorithm("bcast", name="mine")(lambda rank, size, root: binomial(rank, size, root if size <= SMALL else 0))
+    try:
+        many = forced(f"hosts={SMALL + 1}", 4 * SMALL + 4)
+        assert many.hosts == SMALL + 1
+        kind, _ = doubt(get("bcast", "striped(bcast=mine)"), 4 * SMALL + 4, 0, many)
+        assert kind is ScheduleError
+    finally:
+        unregister("bcast", "mine")
+
+
 def test_names_that_are_too_deep_are_refused_with_the_limit():
     deep = "striped(allreduce=striped(allreduce=striped(allreduce=striped(allreduce=ring))))"
     with pytest.raises(ValueError, match="with such in such up to 3 deep"):

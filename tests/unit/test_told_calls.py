@@ -102,3 +102,27 @@ def test_a_nonblocking_call_is_not_taken_for_one_whose_place_it_takes(comm):
     for _ in range(ROUND):
         comm.Allreduce(x, y)
     assert told_meanwhile(comm, lambda: comm.Iscan(x, z).Wait()) == {"scan"}
+
+
+def test_a_call_that_has_begun_and_cannot_be_bound_is_told(comm, monkeypatch):
+    """It was made before, so that nothing was left to decide; the other ranks would wait for its messages for ever."""
+    x, y, ready, told = np.ones(3), np.zeros(3), [], []
+    comm.Iallreduce(x, y).Wait()
+    context = context_of(comm, "")
+    context.cache.drop_programs(lambda plan: True)
+
+    def bind(*_):
+        yield lambda: bool(ready)
+        raise MemoryError("no memory for scratch")
+
+    def lost(self, number, error):
+        told.append((number - self.calls, str(error)))
+
+    monkeypatch.setattr("mpicoll.runtime.call.flight.Flight.bind", bind)
+    monkeypatch.setattr(type(context), "lost", lost)
+    request = comm.Iallreduce(x, y)
+    assert not told
+    ready.append(True)
+    with pytest.raises(MemoryError):
+        request.Wait()
+    assert told == [(0, "no memory for scratch")]

@@ -9,6 +9,7 @@ from mpicoll.algorithms import known
 from mpicoll.algorithms.registry import get
 from mpicoll.analysis.host_traffic import INCAST, HostLink, HostTraffic, host_traffic
 from mpicoll.dispatch.facts import Facts
+from mpicoll.dispatch.limits import LANES
 from mpicoll.dispatch.select import candidates
 from mpicoll.dispatch.tuning import here
 from mpicoll.schedule import COLLECTIVES
@@ -147,6 +148,13 @@ def test_hosts_that_exchange_in_turns_use_as_many_segments_as_are_in_flight(tmp_
         "0+4,1+5,2+6,3+7": [("leader", 1), ("striped", 4), ("striped", 4)],
         "0-3,4-7": [("striped", 1)] * 3,
     }
+
+
+@pytest.mark.parametrize("collective", ["scan", "bcast"])
+def test_a_chain_of_ranks_is_cut_into_more_segments_than_are_in_flight(collective):
+    """Hosts have several turns in it, but each rank one: it is free for the next segment."""
+    with mpicoll.override(topology="0+4,1+5,2+6,3+7", tuning="model"):
+        assert mpicoll.plan(collective, size=8, nbytes=1 << 22, algorithm="ring").segments > LANES
 
 
 def test_one_rank_alone_may_not_fill_the_link():
