@@ -100,8 +100,8 @@ def machines() -> dict[str, Machine]:
     return {name: _read(name, description) for name, description in json.loads(text).items()}
 
 
-#: parameters that are above 0, and those that are whole numbers, too
 RATES = tuple(f"{what}bandwidth" for what in ("", "net_", "rank_", "rack_", "other_"))
+#: parameters that are above 0, and those that are whole numbers, too
 ABOVE_0 = (*RATES, "per_host", "per_leaf", "ports", "nics")
 WHOLE = ("per_host", "per_leaf", "ports", "nics", "uplinks")
 

@@ -1,4 +1,4 @@
-"""What a rank's desk tells of its calls is true at every moment: its thread looks between any two lines."""
+"""The desk of a rank names only calls that are made: its thread may look between any two lines."""
 
 import sys
 import time

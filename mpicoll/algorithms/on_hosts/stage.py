@@ -35,7 +35,7 @@ class Stage:
         local: those of this rank's host.
         host_of: number of each rank's host.
         even: all hosts have equally many ranks.
-        racks: topology of the hosts.
+        racks: topology of the hosts, FLAT where all are in one rack.
         tmp: gives scratch.
         steps: so far.
         apart: first step of what hosts exchange, and the step behind it.
